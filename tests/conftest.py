@@ -6,11 +6,21 @@ The hook works on import, so it must stand here: before any test module has impo
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from jaxtyping import install_import_hook
+import pytest
+from jaxtyping import config, install_import_hook
 
 _EARLY = sorted(name for name in sys.modules if name.partition(".")[0] == "qkv")
 if _EARLY:
     raise RuntimeError(f"types and shapes go unchecked in {', '.join(_EARLY)}: imported before tests/conftest.py")
 
 install_import_hook("qkv", "runtime_types.check")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No check of types and shapes, as at users' run time: for tests of what qkv itself says to a wrong argument."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
