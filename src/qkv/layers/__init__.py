@@ -3,6 +3,12 @@
 Rung by rung: `simplified`, `self_attention`, `causal`, `multi_head`.
 """
 
+from qkv.layers.causal import CausalAttention as CausalAttention
+from qkv.layers.conversion import from_torch as from_torch
+from qkv.layers.masked_softmax import softmax_over_keys as softmax_over_keys
+from qkv.layers.multi_head import MultiHeadAttention as MultiHeadAttention
+from qkv.layers.rope import rotate as rotate
+from qkv.layers.self_attention import SelfAttention as SelfAttention
 from qkv.layers.simplified import (
     attention_weights as attention_weights,
     context_vector as context_vector,

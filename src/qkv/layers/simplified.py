@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def context_vector(inputs: Float[Tensor, "tokens dim"], token: int) -> Float[Tensor, " dim"]:
+def context_vector(inputs: Float[Tensor, "token dim"], token: int) -> Float[Tensor, " dim"]:
     """The context vector of one token: every input, as much of it as that token attends to it.
 
     Args:
@@ -21,21 +21,21 @@ def context_vector(inputs: Float[Tensor, "tokens dim"], token: int) -> Float[Ten
         IndexError: there is no such token.
     """
     query = inputs[token]  # dim
-    attn_scores = inputs @ query  # tokens
-    attn_weights = torch.softmax(attn_scores, dim=-1)  # tokens
+    attn_scores = inputs @ query  # token
+    attn_weights = torch.softmax(attn_scores, dim=-1)  # token
     return attn_weights @ inputs  # dim
 
 
-def context_vectors(inputs: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens dim"]:
+def context_vectors(inputs: Float[Tensor, "token dim"]) -> Float[Tensor, "token dim"]:
     """The context vectors of all tokens at once; row i is `context_vector(inputs, i)`.
 
     Args:
         inputs: one vector for each token.
     """
-    return attention_weights(inputs) @ inputs  # tokens dim
+    return attention_weights(inputs) @ inputs  # token dim
 
 
-def attention_weights(inputs: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens tokens"]:
+def attention_weights(inputs: Float[Tensor, "token dim"]) -> Float[Tensor, "token token"]:
     """How much each token (row) attends to each token (column); every row sums to one.
 
     Args:
