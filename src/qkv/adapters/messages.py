@@ -1,0 +1,161 @@
+"""What is said between the judge and the process that holds the candidate. Plain data and NumPy arrays, no framework.
+
+The judge never sees the candidate itself, only these: so a candidate in a child process and one in the same process are
+judged by the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+Framework = Literal["torch", "numpy"]
+DType = Literal["float64", "float32", "bfloat16", "float16"]
+Scalar = int | float | bool | str | None
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter of a function's signature.
+
+    Attributes:
+        name: its name, without stars.
+        kind: ``positional`` (positional only), ``either``, ``keyword`` (keyword only), ``args``, ``kwargs``.
+        required: whether a call must give it.
+        default: its default where that is a plain scalar.
+        annotation: its annotation as text; empty where there is none.
+    """
+
+    name: str
+    kind: Literal["positional", "either", "keyword", "args", "kwargs"] = "either"
+    required: bool = True
+    default: Scalar = None
+    annotation: str = ""
+
+
+@dataclass(frozen=True)
+class ArrayFacts:
+    """One parameter or buffer of a module.
+
+    Attributes:
+        shape: its shape.
+        owner: class name of the submodule it belongs to: ``Linear``, ``Conv1D``, ``RMSNorm``, or the module's own.
+        learned: a parameter (True) or a buffer (False).
+        dtype: name of its dtype.
+    """
+
+    shape: tuple[int, ...]
+    owner: str
+    learned: bool
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a candidate says of itself, before it is called.
+
+    Attributes:
+        name: the name it was found under.
+        what: ``class`` (to be built), ``object`` (built: a module or an instance that can be called), or ``function``.
+        framework: what its arrays are.
+        is_module: whether it is, or builds, a ``torch.nn.Module``.
+        class_name: name of its class; of the function where it is one.
+        file: the file it stands in, as given; empty for objects handed over in Python.
+        line: first line of its definition, or 0.
+        doc: its docstring.
+        source: its source text; empty where it can't be had.
+        init: arguments of its constructor, for classes.
+        call: arguments of its ``forward`` or ``__call__``, or its own.
+        attributes: its scalar attributes by dotted name, submodules' and config objects' included:
+            ``{"num_heads": 4, "config.n_head": 4, "attn.batch_first": False}``.
+        arrays: its parameters and buffers by the name they have in its state dict.
+        submodules: class name of every submodule by dotted name.
+        members: other candidates in the same file, by name: what the user could have meant.
+    """
+
+    name: str
+    what: Literal["class", "object", "function"]
+    framework: Framework
+    is_module: bool
+    class_name: str
+    file: str = ""
+    line: int = 0
+    doc: str = ""
+    source: str = ""
+    init: Sequence[Argument] = ()
+    call: Sequence[Argument] = ()
+    attributes: Mapping[str, Scalar] = field(default_factory=dict)
+    arrays: Mapping[str, ArrayFacts] = field(default_factory=dict)
+    submodules: Mapping[str, str] = field(default_factory=dict)
+    members: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A constructor argument that is a config object: it answers to attributes, to ``[...]`` and to ``.get``.
+
+    Attributes:
+        values: every name it answers to.
+        annotation: the class named in the signature, to be built instead where it takes these names.
+    """
+
+    values: Mapping[str, Scalar]
+    annotation: str = ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the candidate.
+
+    Attributes:
+        args: positional arguments: arrays, scalars, and lists, tuples and dicts of them.
+        kwargs: keyword arguments, likewise.
+        dtype: what floating arrays are cast to; a module is cast along, on a copy.
+        strided: whether the arrays of three or more axes are handed over with permuted strides, not contiguous.
+        seed: seed of the framework's random numbers, for candidates that draw some.
+        framework: hand the arrays over as these; None means the candidate's own.
+    """
+
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    dtype: DType = "float64"
+    strided: bool = False
+    seed: int = 0
+    framework: Framework | None = None
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One array that the candidate returned.
+
+    Attributes:
+        path: where it stood: ``""`` (the result itself), ``"0"`` (first of a tuple), ``"attn_weights"`` (of a dict).
+        array: its values, floating ones as float64, in its own shape.
+        dtype: name of the dtype it had.
+    """
+
+    path: str
+    array: np.ndarray[Any, Any]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a call.
+
+    Attributes:
+        returned: every array in the result, in order.
+        changed: which arguments the candidate changed in place (``"0"``, ``"mask"``).
+        seconds: how long the call took.
+        printed: the end of what it printed.
+        result: what the result was, in words, for messages: ``"tuple of Tensor (2, 7, 48), None"``.
+    """
+
+    returned: Sequence[Returned]
+    changed: Sequence[str] = ()
+    seconds: float = 0.0
+    printed: str = ""
+    result: str = ""

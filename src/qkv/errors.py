@@ -1,0 +1,37 @@
+"""The exceptions of qkv. Each says what was given, what was expected, where, why, and the next line to type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class QkvError(Exception):
+    """Base of all errors that qkv raises on purpose."""
+
+
+class SpecError(QkvError, ValueError):
+    """A spec that contradicts itself, or a field of it that can't be read."""
+
+
+class ShapeError(QkvError, ValueError):
+    """Two arrays, or an array and the spec, whose axes don't match."""
+
+
+class CandidateError(QkvError):
+    """The candidate could not be loaded, built or run. The verdict is then ``failed``."""
+
+    def __init__(self, message: str, *, hint: str = "", detail: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        """What the user can type or change next."""
+        self.detail = detail
+        """The end of the candidate's own traceback or output, for reading; may be empty."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A clause that names the known word nearest to ``word``, or lists all of them when none is near."""
+    known = sorted(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

@@ -1,0 +1,24 @@
+"""Causal: a token uses itself and earlier tokens only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.masks.mask import Array, Mask, Positions
+
+
+@dataclass(frozen=True)
+class Causal(Mask):
+    """``key <= query + ahead``, in absolute positions.
+
+    With ``ahead`` 0 this is the ordinary causal mask. Which corner it stands in when there are fewer queries than keys
+    is no property of the mask: it follows from the queries' positions (the spec's ``query_offset``).
+    """
+
+    ahead: int = 0
+
+    def allows(self, at: Positions) -> Array:
+        return at.key <= at.query + self.ahead
+
+    def __str__(self) -> str:
+        return f"causal({self.ahead})" if self.ahead else "causal"

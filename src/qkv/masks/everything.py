@@ -1,0 +1,18 @@
+"""Everything: no mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.masks.mask import Array, Mask, Positions
+
+
+@dataclass(frozen=True)
+class Everything(Mask):
+    """Every query may attend to every key."""
+
+    def allows(self, at: Positions) -> Array:
+        return at.everywhere
+
+    def __str__(self) -> str:
+        return "everything"

@@ -1,0 +1,81 @@
+"""Masks written as text: ``causal & window(5) | prefix(3)``, read with Python's own grammar and never evaluated."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from qkv.errors import SpecError, nearest
+from qkv.masks.causal import Causal
+from qkv.masks.documents import Documents
+from qkv.masks.everything import Everything
+from qkv.masks.mask import Mask
+from qkv.masks.padding import Padding
+from qkv.masks.prefix import Prefix
+from qkv.masks.sliding_window import SlidingWindow
+
+MASKS: dict[str, Callable[..., Mask]] = {
+    "causal": Causal,
+    "window": SlidingWindow,
+    "prefix": Prefix,
+    "documents": Documents,
+    "padding": Padding,
+    "everything": Everything,
+}
+"""Every mask by the name it has in an expression."""
+
+
+def parse_mask(text: str) -> Mask:
+    """The mask that an expression describes. ``parse_mask(str(mask))`` is ``mask`` again.
+
+    Raises:
+        SpecError: the text is no expression of known masks with ``&``, ``|``, ``~``, brackets and whole numbers.
+    """
+    try:
+        return _mask(ast.parse(text.strip(), mode="eval").body, text)
+    except (SyntaxError, RecursionError, MemoryError):
+        unreadable = True
+    except ValueError as error:  # SpecError is one too, and says more
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(
+            f"mask expression {text!r} can't be read. Write masks joined by &, | and ~, for instance: "
+            '--mask "causal & window(5) | prefix(3)"'
+        ) from None
+    return _mask(tree.body, text)
+
+
+def _mask(node: ast.expr, text: str) -> Mask:
+    match node:
+        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
+            return _mask(left, text) & _mask(right, text)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _mask(left, text) | _mask(right, text)
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return ~_mask(operand, text)
+        case ast.Name(id=name):
+            return _named(name, [], text)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
+            return _named(name, [_number(arg, text) for arg in args], text)
+    raise SpecError(f"mask expression {text!r}: {ast.unparse(node)!r} is no mask; known: {', '.join(MASKS)}")
+
+
+def _named(name: str, numbers: list[int], text: str) -> Mask:
+    if name not in MASKS:
+        raise SpecError(f"mask expression {text!r}: no mask is called {name!r}; {nearest(name, MASKS)}")
+    try:
+        return MASKS[name](*numbers)
+    except TypeError:
+        need = "window and prefix take one whole number, the others none"
+        raise SpecError(f"mask expression {text!r}: {name} was given {numbers or 'nothing'}; {need}") from None
+
+
+def _number(node: ast.expr, text: str) -> int:
+    match node:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return -number
+    raise SpecError(f"mask expression {text!r}: {ast.unparse(node)!r} should be a whole number")

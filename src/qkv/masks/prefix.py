@@ -1,0 +1,25 @@
+"""Prefix: the first tokens are visible to everyone (prefix language models, image tokens first)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.errors import SpecError
+from qkv.masks.mask import Array, Mask, Positions
+
+
+@dataclass(frozen=True)
+class Prefix(Mask):
+    """``key < length``; joined to a causal mask with ``|`` it makes the prefix bidirectional."""
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            raise SpecError(f"prefix is {self.length}, and must be 0 or more: it counts the tokens all queries see.")
+
+    def allows(self, at: Positions) -> Array:
+        return at.key + 0 * at.query < self.length
+
+    def __str__(self) -> str:
+        return f"prefix({self.length})"

@@ -1,0 +1,29 @@
+"""Sliding window: a query sees only the keys near it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.errors import SpecError
+from qkv.masks.mask import Array, Mask, Positions
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Mask):
+    """``|query - key| < size``: together with ``causal`` a query sees ``size`` keys, itself included.
+
+    This is Mistral's and Gemma's counting (a window of 4096 is 4096 keys with the query's own). flash-attention's
+    ``window_size=(left, 0)`` counts without the query itself: its ``left`` is ``size - 1``.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise SpecError(f"window is {self.size}, and must be at least 1: it counts the query itself. Try window(1).")
+
+    def allows(self, at: Positions) -> Array:
+        return (at.query - at.key < self.size) & (at.key - at.query < self.size)
+
+    def __str__(self) -> str:
+        return f"window({self.size})"

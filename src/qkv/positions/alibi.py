@@ -1,0 +1,35 @@
+"""ALiBi: each head subtracts its own slope times the distance between query and key.
+
+Source: Press et al. 2021, "Train Short, Test Long".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Alibi:
+    """``-slope * |query - key|`` is added to the scores.
+
+    Attributes:
+        slopes: one slope per head; None means the paper's own (:func:`alibi_slopes`).
+    """
+
+    slopes: tuple[float, ...] | None = None
+
+    def slopes_for(self, num_heads: int) -> list[float]:
+        """The slope of each head."""
+        return alibi_slopes(num_heads) if self.slopes is None else list(self.slopes)
+
+    def __str__(self) -> str:
+        return "alibi" if self.slopes is None else "alibi with slopes of its own"
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """The paper's slopes: a geometric row from ``2^(-8/n)``; where ``num_heads`` is no power of two, the row of the
+    power below it, filled up with every second slope of the power above it."""
+    below = 1 << (num_heads.bit_length() - 1)
+    row = [2.0 ** (-8 * (head + 1) / below) for head in range(below)]
+    above = [2.0 ** (-4 * (head + 1) / below) for head in range(2 * below)]
+    return row + above[0::2][: num_heads - below]
