@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from jaxtyping import config, install_import_hook
 
 _EARLY = sorted(name for name in sys.modules if name.partition(".")[0] == "qkv")
@@ -16,6 +17,10 @@ if _EARLY:
     raise RuntimeError(f"types and shapes go unchecked in {', '.join(_EARLY)}: imported before tests/conftest.py")
 
 install_import_hook("qkv", "runtime_types.check")
+
+# A shared machine may pause a test past any deadline. With CI set, hypothesis draws the same examples every time.
+settings.register_profile("qkv", deadline=None, print_blob=True)
+settings.load_profile("qkv")
 
 
 @pytest.fixture
