@@ -251,7 +251,7 @@ def value_heads(spec: AttentionSpec, inputs: Inputs, batch: int, token: int) -> 
 
 def projected(vector: Vector, projection: Linear) -> Vector:
     """One dot product with each row of the projection's weight, plus its bias."""
-    rows = [numbers(row) for row in projection.weight]
+    rows = projection.weight.tolist()
     biases = [0.0] * len(rows) if projection.bias is None else numbers(projection.bias)
     return [dot(row, vector) + bias for row, bias in zip(rows, biases, strict=True)]
 
@@ -367,7 +367,7 @@ def entry(array: Array, row: Row, key: int) -> float:
 
 def numbers(array: Array) -> Vector:
     """A row of an array as plain Python numbers."""
-    return [float(number) for number in array]
+    return [float(number) for number in array.tolist()]
 
 
 def given(*arrays: Array | None) -> Array:
