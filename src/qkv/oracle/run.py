@@ -79,15 +79,20 @@ class Run:
         """Where queries and keys stand, as masks read it."""
         query, key = self.token_positions()
         document, is_token = self.inputs.document, self.inputs.is_token
-        query_len, key_len = self.inputs.lengths
-        first = self.spec.offset_for(query_len, key_len)
         return Positions(
             query=query[None, None, :, None],
             key=key[None, None, None, :],
-            query_document=None if document is None else document[:, None, first : first + query_len, None],
+            query_document=None if document is None else self._documents_at(query)[:, None, :, None],
             key_document=None if document is None else document[:, None, None, :],
             key_is_token=None if is_token is None else is_token[:, None, None, :],
         )
+
+    def _documents_at(self, positions: Array) -> Array:
+        """Document number at each position, ``(batch, query)``: where no token stands, a number that no key has."""
+        xp, document = self.xp, self.inputs.document
+        last = document.shape[1] - 1
+        nearest = xp.take(document, xp.clip(positions, 0, last), axis=1)
+        return xp.where((positions >= 0) & (positions <= last), nearest, xp.min(document) - 1)
 
 
 StageFunction = Callable[[Run], Run]

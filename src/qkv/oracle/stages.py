@@ -73,6 +73,8 @@ def heads(run: Run) -> Run:
     """Split into heads, normalised where the spec says so; key and value shared by their group of query heads."""
     spec, query, key, value = run.spec, run.query, run.key, run.value
     if spec.qk_norm == "width":
+        if query.ndim == 4:  # handed over in heads already
+            query, key, value = (merge_heads(run, x) for x in (query, key, value))
         query, key = _normalised(run, query, key)
     if query.ndim == 3:
         query = split_heads(run, query, spec.num_heads)
