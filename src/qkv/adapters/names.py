@@ -42,11 +42,11 @@ ROLES: Mapping[str, tuple[str, ...]] = _table(
     "num_kv_groups num_groups n_groups n_kv_groups kv_groups groups",
     group_size="group_size num_key_value_groups n_rep num_queries_per_kv q_per_kv queries_per_group "
     "num_queries_per_group n_rep_kv heads_per_group kv_repeat num_heads_per_kv",
-    head_dim="head_dim d_head dim_head head_size d_k dk d_key d_kq d_qk d_q dim_k key_dim qk_head_dim dim_per_head "
-    "d_kv attention_head_size hidden_size_per_attention_head head_width head_channels per_head_dim "
-    "size_per_head head_features dim_heads head_hidden_dim kv_channels num_head_channels single_head_dim "
-    "dim_of_head depth",
-    value_dim="value_dim d_v dv d_value v_dim dim_v v_head_dim value_head_dim head_dim_v dim_value head_v_dim",
+    head_dim="head_dim d_out_kq d_out_qk d_head dim_head head_size d_k dk d_key d_kq d_qk d_q dim_k key_dim "
+    "qk_head_dim dim_per_head d_kv attention_head_size hidden_size_per_attention_head head_width "
+    "head_channels per_head_dim size_per_head head_features dim_heads head_hidden_dim kv_channels "
+    "num_head_channels single_head_dim dim_of_head depth",
+    value_dim="value_dim d_out_v d_v dv d_value v_dim dim_v v_head_dim value_head_dim head_dim_v dim_value head_v_dim",
     context_length="context_length context_len block_size max_seq_len max_seq_length max_sequence_length max_len "
     "max_length max_position_embeddings max_positions max_tokens max_context_length max_context seq_len "
     "seq_length sequence_length seqlen ctx_len ctx_length n_ctx ctx context_size context_window "
@@ -133,8 +133,8 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     num_heads="num_heads n_heads n_head heads nhead nheads num_attention_heads n_q_heads num_q_heads num_query_heads",
     num_kv_heads="num_kv_heads n_kv_heads n_kv_head num_key_value_heads kv_heads num_kv_groups num_groups n_groups",
     group_size="group_size n_rep num_key_value_groups",
-    head_dim="head_dim d_head dim_head head_size d_k dk key_dim",
-    value_dim="value_dim d_v dv",
+    head_dim="head_dim d_out_kq d_out_qk d_head dim_head head_size d_k dk key_dim",
+    value_dim="value_dim d_out_v d_v dv",
     embed_dim="embed_dim d_model n_embd hidden_size dim emb_dim embed_size",
     enable_gqa="enable_gqa use_gqa gqa",
     return_weights="need_weights return_weights output_attentions return_attention return_attn return_attn_weights "
