@@ -1,0 +1,59 @@
+"""As if: the right stage, done under another spec or with other inputs, and nothing else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from qkv.errors import ShapeError
+from qkv.faults.fault import Ways
+from qkv.oracle import Inputs, Replacements, Run, StageFunction
+from qkv.oracle.stages import softmax
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import EmptyRow, Stage
+
+
+def as_if(stage: StageFunction, inputs: Callable[[Inputs], Inputs] | None = None, **spec_changes: Any) -> StageFunction:
+    """``stage`` as it would go under a changed spec or with changed inputs; the stages after it see the real ones."""
+
+    def changed(run: Run) -> Run:
+        seen = run.but(spec=run.spec.but(**spec_changes), inputs=inputs(run.inputs) if inputs else run.inputs)
+        return stage(seen).but(spec=run.spec, inputs=run.inputs)
+
+    return changed
+
+
+def quietly(stage: StageFunction) -> StageFunction:
+    """``stage`` without NumPy's warnings: a faulty implementation may well compute infinity minus infinity."""
+
+    def quiet(run: Run) -> Run:
+        with np.errstate(all="ignore"):
+            return stage(run)
+
+    return quiet
+
+
+def unless(said_elsewhere: bool, why: str) -> None:
+    """Makes a way impossible on these inputs.
+
+    Raises:
+        ShapeError: always when ``said_elsewhere``; the diagnosis then skips the way.
+    """
+    if said_elsewhere:
+        raise ShapeError(why)
+
+
+def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str = "") -> Ways:
+    """A way that may leave rows without any key, once under each rule for such rows.
+
+    What a row without a key gets depends on how scores are hidden: minus infinity gives NaN, a large finite number the
+    mean of all values, a guard zeros. The spec's own rule comes first.
+    """
+    yield note, replacements
+    rules: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all values", "zero": "zeros"}
+    for rule, words in rules.items():
+        if rule != spec.empty_row:
+            joined = f"{note}; rows without any key give {words}" if note else f"rows without any key give {words}"
+            yield joined, {**replacements, Stage.SOFTMAX: as_if(softmax, empty_row=rule)}
