@@ -82,14 +82,14 @@ class Run:
         return Positions(
             query=query[None, None, :, None],
             key=key[None, None, None, :],
-            query_document=None if document is None else self._documents_at(query)[:, None, :, None],
+            query_document=None if document is None else self._documents_at(document, query)[:, None, :, None],
             key_document=None if document is None else document[:, None, None, :],
             key_is_token=None if is_token is None else is_token[:, None, None, :],
         )
 
-    def _documents_at(self, positions: Array) -> Array:
+    def _documents_at(self, document: Array, positions: Array) -> Array:
         """Document number at each position, ``(batch, query)``: where no token stands, a number that no key has."""
-        xp, document = self.xp, self.inputs.document
+        xp = self.xp
         last = document.shape[1] - 1
         nearest = xp.take(document, xp.clip(positions, 0, last), axis=1)
         return xp.where((positions >= 0) & (positions <= last), nearest, xp.min(document) - 1)
