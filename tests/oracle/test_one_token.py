@@ -13,7 +13,7 @@ from qkv.oracle.one_token import all_tokens, one_token
 from qkv.spec import AttentionSpec
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(drawn_specs(), drawn_calls())
 @example(AttentionSpec(6, 2, rope=None, mask=Causal() & SlidingWindow(2)), Call("tokens"))
 def test_the_stages_and_the_slow_loop_agree(spec: AttentionSpec, call: Call) -> None:

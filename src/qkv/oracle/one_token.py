@@ -322,11 +322,23 @@ def kept_part(rope: Rope, scaling: RopeScaling, dims: int, pair: int) -> float:
             wavelength = 2 * math.pi / plain_speed(rope, dims, pair)
             fits = scaling.original_length / wavelength
             return between(scaling.low_freq_factor, fits, scaling.high_freq_factor)
-        case "yarn":  # by pair: the ramp goes from the last fast pair to the first slow one
+        case "yarn":
             turns = [scaling.original_length * plain_speed(rope, dims, i) / (2 * math.pi) for i in range(dims)]
-            last_fast = max((i for i in range(dims) if turns[i] >= scaling.beta_fast), default=0)
-            first_slow = min((i for i in range(dims) if turns[i] <= scaling.beta_slow), default=dims - 1)
-            return 1 - between(last_fast, pair, first_slow)
+            return kept_in_yarn(scaling, turns, pair)
+
+
+def kept_in_yarn(scaling: RopeScaling, turns: Vector, pair: int) -> float:
+    """The part kept on yarn's ramp, which runs from ``beta_fast`` turns over the original length down to ``beta_slow``.
+
+    Its ends are pairs: the last that is fast and the first that is slow. Where it isn't truncated to pairs, the ramp is
+    straight in the logarithm of the turns. It never begins before the first pair.
+    """
+    if not scaling.truncate:
+        slow, fast = max(scaling.beta_slow, turns[-1]), min(scaling.beta_fast, turns[0])
+        return between(math.log(slow), math.log(turns[pair]), math.log(fast))
+    last_fast = max((i for i, count in enumerate(turns) if count >= scaling.beta_fast), default=0)
+    first_slow = min((i for i, count in enumerate(turns) if count <= scaling.beta_slow), default=len(turns) - 1)
+    return 1 - between(last_fast, pair, first_slow)
 
 
 def between(low: float, number: float, high: float) -> float:
@@ -340,7 +352,7 @@ def yarn_stretch(scaling: RopeScaling | None) -> float:
     """What yarn multiplies the turned channels by."""
     if scaling is None or scaling.kind != "yarn":
         return 1.0
-    return 1 + math.log(scaling.factor) / 10 if scaling.attention_factor is None else scaling.attention_factor
+    return 1 + math.log(max(1, scaling.factor)) / 10 if scaling.attention_factor is None else scaling.attention_factor
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
