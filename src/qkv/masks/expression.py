@@ -33,16 +33,13 @@ def parse_mask(text: str) -> Mask:
     """
     try:
         return _mask(ast.parse(text.strip(), mode="eval").body, text)
-    except (SyntaxError, RecursionError, MemoryError):
-        unreadable = True
-    except ValueError as error:  # SpecError is one too, and says more
-        if isinstance(error, SpecError):
-            raise
+    except SpecError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise SpecError(
             f"mask expression {text!r} can't be read. Write masks joined by &, | and ~, for instance: "
             '--mask "causal & window(5) | prefix(3)"'
         ) from None
-    return _mask(tree.body, text)
 
 
 def _mask(node: ast.expr, text: str) -> Mask:

@@ -20,7 +20,9 @@ class SlidingWindow(Mask):
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise SpecError(f"window is {self.size}, and must be at least 1: it counts the query itself. Try window(1).")
+            raise SpecError(
+                f"window is {self.size}, and must be at least 1: it counts the query itself. Try window(1)."
+            )
 
     def allows(self, at: Positions) -> Array:
         return (at.query - at.key < self.size) & (at.key - at.query < self.size)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qkv.positions.wording import fingerprint, number
+
 
 @dataclass(frozen=True)
 class Alibi:
@@ -23,12 +25,19 @@ class Alibi:
         return alibi_slopes(num_heads) if self.slopes is None else list(self.slopes)
 
     def __str__(self) -> str:
-        return "alibi" if self.slopes is None else "alibi with slopes of its own"
+        if self.slopes is None:
+            return "alibi"
+        if len(self.slopes) <= 8:
+            return f"alibi with slopes {', '.join(number(slope) for slope in self.slopes)}"
+        return f"alibi with {len(self.slopes)} slopes of its own (fingerprint {fingerprint(self.slopes)})"
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """The paper's slopes: a geometric row from ``2^(-8/n)``; where ``num_heads`` is no power of two, the row of the
-    power below it, filled up with every second slope of the power above it."""
+    """The paper's slopes: a geometric row from ``2^(-8/n)`` down.
+
+    Where ``num_heads`` is no power of two, it is the row of the power below, filled up with every second slope of the
+    power above.
+    """
     below = 1 << (num_heads.bit_length() - 1)
     row = [2.0 ** (-8 * (head + 1) / below) for head in range(below)]
     above = [2.0 ** (-4 * (head + 1) / below) for head in range(2 * below)]

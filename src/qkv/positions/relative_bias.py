@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
+from qkv.positions.wording import fingerprint
 
 
 @dataclass(frozen=True)
@@ -31,4 +32,5 @@ class RelativeBias:
         return len(self.table[0]) // 2
 
     def __str__(self) -> str:
-        return f"relative bias up to distance {self.reach}"
+        table = fingerprint(value for row in self.table for value in row)
+        return f"relative bias up to distance {self.reach} (table {table})"

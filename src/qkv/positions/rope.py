@@ -12,6 +12,7 @@ from typing import Any, Literal
 import array_api_compat
 
 from qkv.errors import SpecError, nearest
+from qkv.positions.wording import number
 from qkv.vocabulary import Pairing
 
 Array = Any
@@ -32,7 +33,9 @@ class RopeScaling:
         high_freq_factor: llama3: wavelengths below ``original_length / high_freq_factor`` stay.
         beta_fast: yarn: channels that turn more often than this over the original length stay.
         beta_slow: yarn: channels that turn less often than this are divided.
-        attention_factor: yarn: what query and key are both multiplied by; ``0.1 ln(factor) + 1`` when None.
+        attention_factor: yarn: what query and key are both multiplied by; ``0.1 ln(factor) + 1`` when None, and 1 where
+            nothing is stretched (``factor`` of 1 or less).
+        truncate: yarn: whether the ramp begins and ends at whole channels, as it did at first (gpt-oss: between them).
     """
 
     kind: ScalingKind
@@ -43,12 +46,33 @@ class RopeScaling:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float | None = None
+    truncate: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("linear", "llama3", "yarn"):
-            raise SpecError(f"rope scaling {self.kind!r} is not known; {nearest(self.kind, ['linear', 'llama3', 'yarn'])}")
-        if self.factor <= 0:
+            raise SpecError(
+                f"rope scaling {self.kind!r} is not known; {nearest(self.kind, ['linear', 'llama3', 'yarn'])}"
+            )
+        if not 0 < self.factor < math.inf:
             raise SpecError(f"rope scaling factor is {self.factor}, and must be above 0 (2.0 doubles the length)")
+        if self.original_length < 1:
+            raise SpecError(f"rope original_length is {self.original_length}, and must be 1 or more: it counts tokens")
+        for slow, fast in (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast")):
+            if not 0 < getattr(self, slow) < getattr(self, fast) < math.inf:
+                raise SpecError(
+                    f"rope scaling has {slow} {getattr(self, slow)} and {fast} {getattr(self, fast)}; both must be "
+                    f"above 0 and {slow} the smaller one, since the ramp runs from the slow channels to the fast ones"
+                )
+
+    def __str__(self) -> str:
+        changed = [
+            f"{field.name} {number(getattr(self, field.name))}"
+            for field in fields(self)[2:]
+            if getattr(self, field.name) != field.default
+        ]
+        return " ".join(
+            [f"{self.kind} scaling by {number(self.factor)}", *([f"({', '.join(changed)})"] if changed else [])]
+        )
 
 
 @dataclass(frozen=True)
@@ -70,8 +94,10 @@ class Rope:
     def __post_init__(self) -> None:
         if self.pairing not in ("halves", "adjacent"):
             raise SpecError(f"rope pairing {self.pairing!r} is not known; write 'halves' or 'adjacent'")
-        if self.base <= 0:
+        if not 0 < self.base < math.inf:
             raise SpecError(f"rope base is {self.base}, and must be above 0 (the usual one is 10000)")
+        if self.base <= 1 and self.scaling is not None and self.scaling.kind == "yarn":
+            raise SpecError(f"rope base is {self.base}, and must be above 1 for yarn (the usual one is 10000)")
         if self.dims is not None and (self.dims < 2 or self.dims % 2):
             raise SpecError(f"rope dims is {self.dims}, and must be an even number of channels, 2 or more")
 
@@ -99,16 +125,14 @@ class Rope:
         scaling = self.scaling
         if scaling is None or scaling.kind != "yarn":
             return 1.0
-        return 0.1 * math.log(scaling.factor) + 1.0 if scaling.attention_factor is None else scaling.attention_factor
+        if scaling.attention_factor is not None:
+            return scaling.attention_factor
+        return 0.1 * math.log(max(scaling.factor, 1.0)) + 1.0
 
     def __str__(self) -> str:
-        changed = [
-            f"{field.name} {getattr(self, field.name)}"
-            for field in fields(self)
-            if field.name in ("base", "dims") and getattr(self, field.name) != field.default
-        ]
-        scaling = [f"{self.scaling.kind} scaling by {self.scaling.factor:g}"] if self.scaling else []
-        return ", ".join([f"rope on {self.pairing}", *changed, *scaling])
+        dims = [] if self.dims is None else [f"first {self.dims} channels"]
+        scaling = [] if self.scaling is None else [str(self.scaling)]
+        return f"rope on {self.pairing} ({', '.join([f'base {number(self.base)}', *dims, *scaling])})"
 
 
 def rotate(x: Array, positions: Array, frequencies: Array, pairing: Pairing, factor: float = 1.0) -> Array:
@@ -150,8 +174,10 @@ def _yarn(plain: list[float], base: float, dims: int, scaling: RopeScaling) -> l
     def pair_that_turns(turns: float) -> float:
         return dims * math.log(scaling.original_length / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low = max(math.floor(pair_that_turns(scaling.beta_fast)), 0)
-    high = min(math.ceil(pair_that_turns(scaling.beta_slow)), dims - 1)
+    low, high = pair_that_turns(scaling.beta_fast), pair_that_turns(scaling.beta_slow)
+    if scaling.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, dims - 1)
     span = max(high - low, 0.001)
     slowed = [min(max((pair - low) / span, 0.0), 1.0) for pair in range(len(plain))]
     return [f * (1 - part) + f / scaling.factor * part for f, part in zip(plain, slowed, strict=True)]
