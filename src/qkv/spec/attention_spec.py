@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from qkv.errors import SpecError
 from qkv.masks import Everything, Mask
 from qkv.positions import Alibi, RelativeBias, Rope
+from qkv.spec.sentence import describe
 from qkv.vocabulary import EmptyRow
 
 QueryOffset = Literal["bottom_right", "top_left"] | int
@@ -36,7 +37,7 @@ class AttentionSpec:
         sinks: whether each head has a learned score that takes weight and gives no value (gpt-oss).
         qk_norm: ``head`` normalises query and key per head, ``width`` over all heads together.
         dropout_p: probability that a weight is dropped in training; evaluation drops none.
-        projection_bias: whether ``q_proj``, ``k_proj``, ``v_proj`` add a bias; None leaves it to the parameters given.
+        projection_bias: whether ``q_proj``, ``k_proj``, ``v_proj`` add a bias.
         out_proj: whether the merged heads go through an output projection.
         empty_row: what a query gets that may attend to nothing.
 
@@ -50,7 +51,7 @@ class AttentionSpec:
     value_dim: int | None = None
     embed_dim: int | None = None
     scale: float | None = None
-    mask: Mask = Everything()
+    mask: Mask = field(default_factory=Everything)
     query_offset: QueryOffset = "bottom_right"
     rope: Rope | None = None
     alibi: Alibi | None = None
@@ -69,10 +70,11 @@ class AttentionSpec:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise SpecError(f"{name} is {number!r}, and must be a whole number of 1 or more")
         if self.num_heads % self.kv_heads:
-            fitting = [n for n in range(1, self.num_heads + 1) if self.num_heads % n == 0]
+            # Nobody has more heads than this, and the message must not take long where a number is mistyped.
+            fitting = [str(n) for n in range(1, min(self.num_heads, 4096) + 1) if self.num_heads % n == 0]
             raise SpecError(
                 f"num_kv_heads is {self.kv_heads} for num_heads {self.num_heads}: every key/value head serves the same "
-                f"number of query heads, so num_kv_heads must divide num_heads. Write one of {fitting}."
+                f"number of query heads, so num_kv_heads must divide num_heads. Write one of: {', '.join(fitting)}"
             )
         self._check_choices()
         self._check_numbers()
@@ -85,13 +87,13 @@ class AttentionSpec:
                 raise SpecError(f"{name} is {getattr(self, name)!r}; write one of: {known}")
         if isinstance(self.query_offset, str) and self.query_offset not in ("bottom_right", "top_left"):
             raise SpecError(
-                f"query_offset is {self.query_offset!r}; write 'bottom_right', 'top_left' or the position of the first query"
+                f"query_offset is {self.query_offset!r}; write 'bottom_right', 'top_left' or the first query's position"
             )
 
     def _check_numbers(self) -> None:
         if self.scale is not None and not math.isfinite(self.scale):
             raise SpecError(f"scale is {self.scale}, and must be a finite number (null means 1/sqrt(head_dim))")
-        if self.softcap is not None and not self.softcap > 0:
+        if self.softcap is not None and not 0 < self.softcap < math.inf:
             raise SpecError(f"softcap is {self.softcap}, and must be above 0; write null for no softcap")
         if not 0 <= self.dropout_p < 1:
             raise SpecError(f"dropout_p is {self.dropout_p}, and must be at least 0 and below 1")
@@ -99,12 +101,10 @@ class AttentionSpec:
             raise SpecError(f"rope dims is {self.rope.dims}, more than the head's {self.head_dim} channels")
         if self.rope and self.head_dim and self.rope.rotary_dims(self.head_dim) % 2:
             raise SpecError(f"rope turns pairs of channels, and head_dim is {self.head_dim}: give rope an even 'dims'")
-        per_head = {
-            "alibi slopes": self.alibi and self.alibi.slopes,
-            "relative_bias rows": self.relative_bias and self.relative_bias.table,
-        }
-        for name, rows in per_head.items():
-            if rows and len(rows) != self.num_heads:
+        slopes = self.alibi.slopes if self.alibi else None
+        table = self.relative_bias.table if self.relative_bias else None
+        for name, rows in (("alibi slopes", slopes), ("relative_bias rows", table)):
+            if rows is not None and len(rows) != self.num_heads:
                 raise SpecError(f"there are {len(rows)} {name} for num_heads {self.num_heads}; give one per query head")
 
     @property
@@ -130,6 +130,9 @@ class AttentionSpec:
     def masks(self, kind: type[Mask]) -> bool:
         """Whether the mask, or any part of it, is of this kind."""
         return any(isinstance(part, kind) for part in self.mask.parts())
+
+    def __str__(self) -> str:
+        return describe(self)
 
     def but(self, **changes: Any) -> AttentionSpec:
         """The same spec with some fields changed."""
