@@ -1,0 +1,40 @@
+"""A prediction of shapes as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qkv.shapes.prediction import Prediction, StageShapes
+
+HEADER = ("stage", "gives", "shape", "in names", "in numbers")
+
+
+def shapes_text(prediction: Prediction) -> str:
+    """The table of a prediction: a line per tensor, with the product it comes from in names and in numbers."""
+    rows = shapes_rows(prediction)
+    widths = [max(len(row[column]) for row in (HEADER, *rows)) for column in range(len(HEADER))]
+    lines = [_line(HEADER, widths), _line(tuple("-" * width for width in widths), widths)]
+    return "\n".join([str(prediction.spec), "", *lines, *(_line(row, widths) for row in rows)])
+
+
+def shapes_rows(prediction: Prediction) -> list[tuple[str, str, str, str, str]]:
+    """The rows of the table, in the columns of :data:`HEADER`, for whoever draws it in another way."""
+    return [row for step in prediction.stages for row in _stage_rows(step)]
+
+
+def _stage_rows(step: StageShapes) -> list[tuple[str, str, str, str, str]]:
+    products = {product.makes: product for product in step.products}
+    rows = []
+    for place, (name, shape) in enumerate(step.makes.items()):
+        stage = step.stage.value if place == 0 else ""
+        product = products.get(name)
+        if product is None:
+            rows.append((stage, name, str(shape), step.note if place == 0 else "", ""))
+        else:
+            times = f", {product.times} times" if product.times > 1 else ""
+            rows.append((stage, name, str(shape), product.names, product.numbers + times))
+    return rows
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
