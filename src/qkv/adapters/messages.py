@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -159,3 +159,25 @@ class Reply:
     seconds: float = 0.0
     printed: str = ""
     result: str = ""
+
+
+class Hosting(Protocol):
+    """Whoever holds the candidate: `Host` in this process, `HostProcess` in a child. The judge knows only this."""
+
+    def open(self, target: Any) -> Facts:
+        """What the candidate says of itself, once it is loaded."""
+
+    def build(self, kwargs: Mapping[str, Any]) -> Facts:
+        """What the object says of itself that the candidate class makes of these arguments (`Config` among them)."""
+
+    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Its parameters, buffers and array attributes by name, floating ones as float64."""
+
+    def assign(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Nothing; gives the named arrays new values of the same shape."""
+
+    def call(self, call: Call) -> Reply:
+        """What came of calling it. Every call starts from the same state."""
+
+    def close(self) -> None:
+        """Nothing; lets go of the candidate."""

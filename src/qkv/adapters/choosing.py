@@ -1,0 +1,202 @@
+"""Which of the things that a file defines is the attention, when the user names none."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from qkv.errors import CandidateError
+
+_ATTENTION = {"att", "attn", "attention", "attentions", "attend", "mha", "gqa", "mqa", "mla", "sdpa", "sdp"}
+_CONTEXT = {"context", "contexts"}
+_CONTAINERS = {"block", "blocks", "transformer", "model", "encoder", "decoder", "net", "network", "lm", "gpt", "llm"}
+_PARTS = {"mask", "masks", "bias", "weights", "weight", "scores", "score", "probs", "config", "args", "cache", "flops"}
+_ACTIONS = {
+    *("plot", "visualize", "visualise", "show", "draw", "print", "test", "check", "compare", "benchmark", "bench"),
+    *("time", "demo", "main", "train", "evaluate", "count", "init", "prepare", "apply", "repeat", "rotate"),
+    *("precompute", "register", "assert", "verify", "save", "log"),
+}
+_FACTORIES = {"make", "build", "create", "get", "load", "new"}
+_STANDARDS = {"reference", "ref", "golden", "expected"}
+_QUERY = {"q", "query", "queries", "xq", "qs"}
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """One thing a file defines. `uses` are the other names of the file that its source mentions."""
+
+    name: str
+    value: Any
+    words: frozenset[str]
+    last: str
+    first: str
+    uses: frozenset[str]
+
+
+def candidates(module: ModuleType, tree: ast.Module | None) -> list[str]:
+    """Names of everything in the file that could be meant as an attention, in the file's order."""
+    return [one.name for one in _definitions(module, tree) if _rank(one) is not None]
+
+
+def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
+    """The name of the one attention that a file defines.
+
+    Names that speak of attention go before others, the outer of two before its part, an attention before the block or
+    model that uses it, and what is defined in the file before what is made of it there.
+
+    Args:
+        module: the loaded file.
+        tree: its syntax tree, where there is source.
+        shown: the file as the user gave it, for messages.
+
+    Raises:
+        CandidateError: there is none, or more than one.
+    """
+    definitions = _definitions(module, tree)
+    ranked = {one.name: rank for one in definitions if (rank := _rank(one)) is not None}
+    if not ranked:
+        raise CandidateError(f"no attention in {shown}: {_contents(definitions)}", hint=_wrap_hint(shown))
+    best = min(ranked.values())
+    names = [name for name, rank in ranked.items() if rank == best]
+    outer = _outermost(names, definitions)
+    if len(outer) == 1:
+        return outer[0]
+    listed = "\n".join(f"  qkv check {shown}:{name}" for name in outer)
+    raise CandidateError(
+        f"{shown} has {len(outer)} attentions: {', '.join(outer)}", hint=f"say which one is meant:\n{listed}"
+    )
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name in lower case: ``MultiHeadAttentionV2`` gives multi, head, attention, v2."""
+    parts = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)
+    return [word.lower() for word in parts]
+
+
+def speaks_of_attention(name: str) -> bool:
+    """Whether a name is that of an attention: ``CausalSelfAttention``, ``mha``, ``flash_attn``."""
+    lowered = name.lower()
+    return bool(_ATTENTION & set(words_of(name))) or "attention" in lowered or "attn" in lowered
+
+
+def _rank(one: _Definition) -> int | None:
+    """0 for the likeliest, larger for less likely, None for what can't be an attention."""
+    if isinstance(one.value, type):
+        rank = _rank_of_name(one)
+        return rank if _is_callable_class(one.value) else None
+    if _is_object(one.value):
+        return 2 if speaks_of_attention(one.name) or speaks_of_attention(type(one.value).__name__) else 5
+    names = _required(one.value)
+    if names is None or one.first in _ACTIONS or (one.words & {"mask", "masks", "rotary", "rope", "rotate", "norm"}):
+        return None
+    if not names:
+        return 4 if one.first in _FACTORIES or speaks_of_attention(one.name) else None
+    if one.first in _FACTORIES:
+        return None
+    if names[0].lower() in _QUERY:
+        return min(_rank_of_name(one), 1)
+    return _rank_of_name(one)
+
+
+def _rank_of_name(one: _Definition) -> int:
+    if one.last in _CONTAINERS:
+        return 7
+    if not speaks_of_attention(one.name):
+        return 7 if one.words & _CONTAINERS else 3 if one.words & _CONTEXT else 6
+    return 3 if one.last in _PARTS or one.words & _STANDARDS else 0
+
+
+def _is_callable_class(cls: type) -> bool:
+    return any(name in vars(base) for base in cls.__mro__[:-1] for name in ("forward", "__call__"))
+
+
+def _is_object(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return True
+    return not inspect.isroutine(value) and not hasattr(value, "__wrapped__") and hasattr(type(value), "forward")
+
+
+def _required(value: Callable[..., Any]) -> list[str] | None:
+    """Names of the arguments that a function must be given; None for what is no function."""
+    if not callable(value):
+        return None
+    try:
+        given = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    starred = [one.name for one in given if one.kind is inspect.Parameter.VAR_POSITIONAL]
+    return [one.name for one in given if one.kind in kinds and one.default is one.empty] or starred
+
+
+def _outermost(names: list[str], definitions: Iterable[_Definition]) -> list[str]:
+    """The names that no other one of them uses; all of them where they use each other in a ring."""
+    uses = {one.name: one.uses for one in definitions}
+    outer = [name for name in names if not any(name in uses[other] for other in names if other != name)]
+    return outer or names
+
+
+def _definitions(module: ModuleType, tree: ast.Module | None) -> list[_Definition]:
+    nodes = _bound(tree.body) if tree is not None else {}
+    found = []
+    for name, value in vars(module).items():
+        if name.startswith("__") or not _defined_here(name, value, module, nodes):
+            continue
+        words = words_of(name)
+        mentioned = {n.id for n in ast.walk(nodes[name]) if isinstance(n, ast.Name)} if name in nodes else set()
+        ends = (words[-1], words[0]) if words else ("", "")
+        found.append(_Definition(name, value, frozenset(words), *ends, frozenset(mentioned - {name})))
+    return found
+
+
+def _bound(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
+    """What each name that the file binds at top level stands for, inside `if`, `try` and `with` too."""
+    bound: dict[str, ast.AST] = {}
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            bound[node.name] = node
+        elif isinstance(node, ast.Assign):
+            bound |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            bound[node.target.id] = node.value
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            inner = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
+            inner += [handler.body for handler in getattr(node, "handlers", [])]
+            for part in inner:
+                bound |= _bound(part)
+    return bound
+
+
+def _defined_here(name: str, value: Any, module: ModuleType, nodes: dict[str, ast.AST]) -> bool:
+    if not callable(value) and not _is_object(value):
+        return False
+    if isinstance(nodes.get(name), ast.FunctionDef | ast.ClassDef | ast.Lambda):
+        return True
+    if isinstance(value, type) or inspect.isroutine(value):
+        return not nodes and getattr(value, "__module__", None) == module.__name__
+    return name in nodes or not nodes
+
+
+def _contents(definitions: list[_Definition]) -> str:
+    classes = [one.name for one in definitions if isinstance(one.value, type)]
+    functions = [one.name for one in definitions if not isinstance(one.value, type)]
+    if not classes and not functions:
+        return "it defines no class and no function"
+    kinds = [("class", "classes", classes), ("function", "functions", functions)]
+    return "it has the " + " and the ".join(
+        f"{one if len(names) == 1 else many} {', '.join(names[:12])}" for one, many, names in kinds if names
+    )
+
+
+def _wrap_hint(shown: str) -> str:
+    return (
+        "put the attention in a function or a class of this file, such as `def attention(query, key, value): ...`, "
+        f"or name what is meant: qkv check {shown}:NAME"
+    )

@@ -1,0 +1,221 @@
+"""The candidate ready to be called in a dtype, always from the same state, and never the user's own object.
+
+A function is called as it is. An object is copied, the copy cast; a copy that a call has changed (a cache it fills) is
+not used again. What can't be copied is cast in place and put back after every call.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.messages import DType
+from qkv.adapters.parts import Slot, is_module, own_attributes, parts, slots
+from qkv.adapters.values import Array, is_tensor, to_float64
+from qkv.errors import CandidateError, nearest
+
+
+class FunctionHolder:
+    """A function: it has no state."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.device: Any = "cpu"
+
+    def state(self) -> dict[str, Array]:
+        """Nothing: a function holds no arrays."""
+        return {}
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Nothing, unless there is something to assign.
+
+        Raises:
+            CandidateError: arrays were given.
+        """
+        if arrays:
+            raise CandidateError("a function has no weights to assign", hint="give them as arguments of the call")
+
+    @contextmanager
+    def ready(self, dtype: DType) -> Iterator[Callable[..., Any]]:
+        """The function, whatever the dtype."""
+        yield self._function
+
+
+class ObjectHolder:
+    """A module, or any other object that can be called or has a ``forward``."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._assigned: dict[str, Array] = {}
+        self._copies: dict[DType, Any] = {}
+        self._copyable = True
+        tensors = [slot.value for slot in slots(value) if is_tensor(slot.value)]
+        self.device: Any = tensors[0].device if tensors else "cpu"
+
+    def state(self) -> dict[str, Array]:
+        """Every array it holds, by name, floating ones as float64."""
+        return {slot.name: to_float64(slot.value) for slot in slots(self._value)} | self._assigned
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Nothing; from now on calls are made with these values.
+
+        Raises:
+            CandidateError: it holds no array of that name, or one of another shape.
+        """
+        shapes = {slot.name: tuple(slot.value.shape) for slot in slots(self._value)}
+        for name, array in arrays.items():
+            if name not in shapes:
+                hint = nearest(name, shapes) if shapes else "it holds no arrays"
+                raise CandidateError(f"the candidate holds no array named {name!r}", hint=hint)
+            if array.shape != shapes[name]:
+                raise CandidateError(f"{name} has the shape {shapes[name]}, and {array.shape} was given for it")
+        self._assigned |= {name: np.array(array) for name, array in arrays.items()}
+        self._copies.clear()
+
+    @contextmanager
+    def ready(self, dtype: DType) -> Iterator[Callable[..., Any]]:
+        """What is to be called, cast to the dtype, in evaluation mode."""
+        held = self._copy(dtype)
+        if held is None:
+            with _put_back(self._value):
+                self._prepare(self._value, dtype)
+                yield _called(self._value)
+            return
+        before = _marks(held)
+        try:
+            yield _called(held)
+        finally:
+            if not _same_marks(before, _marks(held)):
+                self._copies.pop(dtype, None)
+
+    def _copy(self, dtype: DType) -> Any:
+        if dtype not in self._copies and self._copyable:
+            try:
+                held = copy.deepcopy(self._value)
+            except Exception:  # noqa: BLE001 - locks, generators, tensors in a graph, a __deepcopy__ that is wrong
+                self._copyable = False
+                return None
+            self._prepare(held, dtype)
+            self._copies[dtype] = held
+        return self._copies.get(dtype)
+
+    def _prepare(self, held: Any, dtype: DType) -> None:
+        cast: dict[int, Any] = {}
+        for slot in slots(held):
+            _cast(slot, dtype, cast, self._assigned.get(slot.name))
+        for _, part in parts(held):
+            if is_module(part):
+                part.training = False
+        if is_module(held):
+            held.eval()
+
+
+def _called(value: Any) -> Callable[..., Any]:
+    return value if callable(value) else value.forward
+
+
+def _cast(slot: Slot, dtype: DType, cast: dict[int, Any], assigned: Array | None) -> None:
+    """Nothing; replaces the slot's array by one of the dtype, if it is floating, with the assigned values if any."""
+    value = slot.value
+    # One array that stands in two places (tied weights) stays one.
+    if assigned is None and id(value) in cast:
+        slot.container[slot.key] = cast[id(value)]
+        return
+    cast[id(value)] = slot.container[slot.key] = _as(value, dtype, assigned)
+
+
+def _as(value: Any, dtype: DType, assigned: Array | None) -> Any:
+    if not is_tensor(value):
+        array = value if assigned is None else assigned
+        return array.astype(dtype if value.dtype.kind == "f" and dtype != "bfloat16" else value.dtype)
+    torch = sys.modules["torch"]
+    target = getattr(torch, dtype) if value.is_floating_point() else value.dtype
+    data = value.data.to(target) if assigned is None else torch.as_tensor(assigned).to(value.device, target)
+    if isinstance(value, torch.nn.Parameter):
+        # In place, so that whoever else refers to the parameter sees it cast too, as Module.to does.
+        value.data = data
+        return value
+    return data.requires_grad_(value.requires_grad) if value.requires_grad else data
+
+
+# --- has a call changed it? -------------------------------------------------------------------------------------------
+
+
+def _marks(value: Any) -> list[tuple[Any, Any]]:
+    """What would differ after a change: every attribute of every part, with a count of its changes."""
+    marks = []
+    for _, part in parts(value):
+        own = dict(getattr(part, "_buffers", {})) | own_attributes(part)
+        for one in own.values():
+            marks.append((one, _count(one)))
+            if isinstance(one, dict | list | tuple):
+                items = list(one.values()) if isinstance(one, dict) else one
+                marks += [(item, _count(item)) for item in items]
+            elif hasattr(one, "__dict__") and not callable(one) and not isinstance(one, type):
+                marks += [(item, _count(item)) for item in vars(one).values()]
+        if is_module(part):
+            marks += [(one, _count(one)) for one in part._parameters.values()]
+    return marks
+
+
+def _count(one: Any) -> Any:
+    if is_tensor(one):
+        return one._version if not one.is_inference() else 0
+    if isinstance(one, np.ndarray):
+        return one.tobytes()
+    return len(one) if isinstance(one, dict | list | tuple | set) else None
+
+
+def _same_marks(before: list[tuple[Any, Any]], after: list[tuple[Any, Any]]) -> bool:
+    pairs = zip(before, after, strict=False)
+    return len(before) == len(after) and all(old is new and count == later for (old, count), (new, later) in pairs)
+
+
+# --- what can't be copied ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _put_back(value: Any) -> Iterator[None]:
+    """Nothing; whatever happens to the object meanwhile, afterwards it is as it was."""
+    saved = []
+    for _, part in parts(value):
+        kept = own_attributes(part)
+        if is_module(part):
+            kept |= {name: vars(part)[name] for name in ("_parameters", "_buffers")}
+        inner = {name: one.copy() for name, one in kept.items() if isinstance(one, dict | list)}
+        saved.append((part, dict(vars(part)), inner))
+    data = [
+        (slot.value, slot.value.data if is_tensor(slot.value) else None, _clone(slot.value)) for slot in slots(value)
+    ]
+    try:
+        yield
+    finally:
+        for part, attributes, inner in saved:
+            vars(part).clear()
+            vars(part).update(attributes)
+            for name, contents in inner.items():
+                container = attributes[name]
+                if isinstance(container, dict):
+                    container.clear()
+                    container.update(contents)
+                else:
+                    container[:] = contents
+        for array, own, values in data:
+            _restore(array, own, values)
+
+
+def _clone(array: Any) -> Any:
+    return array.detach().clone() if is_tensor(array) else array.copy()
+
+
+def _restore(array: Any, own: Any, values: Any) -> None:
+    if own is None:
+        array[...] = values
+    else:
+        array.data = own
+        own.copy_(values)

@@ -1,0 +1,292 @@
+"""The candidate in this process: loaded, built, given weights and called. `HostProcess` does it in a child."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.configs import build_config
+from qkv.adapters.facts import arguments_of, facts_of, is_plain_function
+from qkv.adapters.holders import FunctionHolder, ObjectHolder
+from qkv.adapters.loading import load
+from qkv.adapters.messages import Call, Config, DType, Facts, Framework, Reply
+from qkv.adapters.parts import is_module
+from qkv.adapters.tracebacks import raised
+from qkv.adapters.values import Array, convert, describe, flatten, same_bits, to_numpy, to_torch
+from qkv.errors import CandidateError
+
+PRINTED = 2000
+"""How many characters of what a candidate prints are kept: the last ones."""
+
+
+class Host:
+    """Holds one candidate and calls it. Its own errors, and every exception of the candidate, are `CandidateError`.
+
+    Args:
+        isolated: whether this process is the candidate's alone; then even its KeyboardInterrupt is the candidate's.
+    """
+
+    def __init__(self, *, isolated: bool = False) -> None:
+        self._isolated = isolated
+        self._facts: Facts | None = None
+        self._class: type | None = None
+        self._module: ModuleType | None = None
+        self._file = ""
+        self._holder: FunctionHolder | ObjectHolder | None = None
+
+    def open(self, target: Any) -> Facts:
+        """What the candidate says of itself, once it is loaded.
+
+        A function without arguments is a factory: it is called, and what it returns is the candidate.
+
+        Args:
+            target: ``file.py:Name`` or the like (see `loading.load`), or the object itself.
+
+        Raises:
+            CandidateError: it can't be found or loaded.
+        """
+        if not isinstance(target, str):
+            self._module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
+            name = getattr(target, "__name__", type(target).__name__)
+            return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
+        with self._watched(f"importing {target}"), _captured():
+            loaded = load(target)
+        self._module = loaded.module
+        self._file = getattr(loaded.module, "__file__", None) or ""
+        value = loaded.value
+        if is_factory(value):
+            with self._watched(f"calling {loaded.name}()"), _captured(), _seeded(0):
+                value = value()
+            if not callable(value) and not hasattr(value, "forward"):
+                raise CandidateError(
+                    f"{loaded.name}() takes nothing and returned {describe(value)}, which is no attention",
+                    hint="name a class, a function of the inputs, or a function that makes a module",
+                )
+        return self._take(value, loaded.name, loaded.file, loaded.members)
+
+    def build(self, kwargs: Mapping[str, Any]) -> Facts:
+        """What the object says of itself that the candidate class makes of these arguments.
+
+        Args:
+            kwargs: scalars, lists, dicts and `Config`.
+
+        Raises:
+            CandidateError: the candidate is no class, or its constructor raised.
+        """
+        facts = self._opened()
+        if self._class is None:
+            raise CandidateError(f"{facts.name} is no class, so it takes no arguments to be built with")
+        with self._watched(f"building {facts.class_name}"), _captured(), _seeded(0):
+            given = {name: self._argument(value) for name, value in kwargs.items()}
+            built = self._class(**given)
+        return self._take(built, facts.name, facts.file, facts.members)
+
+    def state(self) -> dict[str, Array]:
+        """Every array the candidate holds (parameters, buffers, attributes) by name, floating ones as float64."""
+        return self._held().state()
+
+    def assign(self, arrays: Mapping[str, Array]) -> None:
+        """Nothing; gives the named arrays new values, for all calls that follow.
+
+        Raises:
+            CandidateError: there is no such name, or its shape is another.
+        """
+        self._held().assign(arrays)
+
+    def call(self, call: Call) -> Reply:
+        """What came of calling the candidate. Every call starts from the same state.
+
+        Raises:
+            CandidateError: it raised, or returned complex values.
+        """
+        holder, facts = self._held(), self._opened()
+        framework = call.framework or facts.framework
+        with self._watched(f"calling {facts.name}"), _captured() as printed, _seeded(call.seed), _mode(call, framework):
+            with holder.ready(call.dtype) as candidate:
+                arrays = _Arrays(call, framework, holder.device)
+                args = convert(tuple(call.args), arrays.make)
+                kwargs = convert(dict(call.kwargs), arrays.make)
+                started = time.perf_counter()
+                result = candidate(*args, **kwargs)
+                seconds = time.perf_counter() - started
+            return Reply(
+                returned=flatten(result),
+                changed=arrays.changed(),
+                seconds=seconds,
+                printed=printed.tail(),
+                result=describe(result),
+            )
+
+    def close(self) -> None:
+        """Nothing; lets go of the candidate."""
+        self._holder = self._class = self._facts = None
+
+    def _take(self, value: Any, name: str, file: str, members: Any) -> Facts:
+        with self._watched(f"examining {name}"):
+            self._facts = facts_of(value, name, file, members)
+            if isinstance(value, type):
+                self._class, self._holder = value, None
+            elif self._facts.what == "function":
+                self._holder = FunctionHolder(value)
+            else:
+                self._holder = ObjectHolder(value)
+        return self._facts
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, Config):
+            return build_config(value, self._module, self._class)
+        return value
+
+    def _opened(self) -> Facts:
+        if self._facts is None:
+            raise CandidateError("no candidate has been opened")
+        return self._facts
+
+    def _held(self) -> FunctionHolder | ObjectHolder:
+        facts = self._opened()
+        if self._holder is None:
+            raise CandidateError(f"{facts.name} is a class that has not been built yet")
+        return self._holder
+
+    @contextlib.contextmanager
+    def _watched(self, doing: str) -> Iterator[None]:
+        """Nothing; makes a `CandidateError` of whatever is raised meanwhile."""
+        try:
+            yield
+        except CandidateError:
+            raise
+        except KeyboardInterrupt as error:
+            if not self._isolated:
+                raise
+            raise raised(doing, error, self._file) from None
+        except BaseException as error:  # noqa: BLE001 - SystemExit and its like are the candidate's failures too
+            raise raised(doing, error, self._file) from None
+
+
+class _Arrays:
+    """The arrays of one call in the candidate's framework, and whether the candidate has changed them."""
+
+    def __init__(self, call: Call, framework: Framework, device: Any) -> None:
+        self._call, self._framework, self._device = call, framework, device
+        self._made: dict[int, Any] = {}
+        self._given: list[tuple[str, Array, Any]] = []
+
+    def make(self, array: Array, path: str) -> Any:
+        """The array as the candidate gets it; the same object for the same array."""
+        if id(array) not in self._made:
+            self._made[id(array)] = self._converted(array)
+        made = self._made[id(array)]
+        self._given.append((path, array, made))
+        return made
+
+    def changed(self) -> list[str]:
+        """Which arguments no longer hold what they held."""
+        return [path for path, array, made in self._given if not same_bits(made, self._converted(array))]
+
+    def _converted(self, array: Array) -> Any:
+        dtype: DType = self._call.dtype
+        if self._framework == "torch":
+            return to_torch(array, dtype, self._device, strided=self._call.strided)
+        return to_numpy(array, dtype, strided=self._call.strided)
+
+
+def is_factory(value: Any) -> bool:
+    """Whether a candidate is a function without arguments: it makes the attention, since it can take no inputs."""
+    if not is_plain_function(value) or is_module(value):
+        return False
+    return (
+        callable(value)
+        and hasattr(value, "__code__")
+        and not any(one.required or one.kind in ("args", "kwargs") for one in arguments_of(value))
+    )
+
+
+class _Tail(io.BufferedIOBase):
+    """A stream that keeps the end of what is written to it."""
+
+    name = "<printed>"
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def writable(self) -> bool:
+        """True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """How many bytes were taken: all."""
+        size = memoryview(data).nbytes
+        self._kept += bytes(data)[-4 * PRINTED :]
+        del self._kept[: -4 * PRINTED]
+        return size
+
+    def text(self) -> str:
+        """The last characters written."""
+        return self._kept.decode("utf-8", "replace")[-PRINTED:]
+
+
+class _Printed(io.TextIOWrapper):
+    """Stands in for stdout and stderr."""
+
+    def __init__(self) -> None:
+        self._tail = _Tail()
+        super().__init__(self._tail, encoding="utf-8", errors="replace", write_through=True)
+
+    def tail(self) -> str:
+        """The end of what was printed."""
+        return self._tail.text()
+
+
+@contextlib.contextmanager
+def _captured() -> Iterator[_Printed]:
+    """What the candidate prints meanwhile, warnings included."""
+    printed = _Printed()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        yield printed
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Nothing; meanwhile all random numbers follow from the seed, and afterwards they go on as if nothing had been."""
+    torch = sys.modules.get("torch")
+    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - what np.random.randn draws from
+    torchs = torch.get_rng_state() if torch else None
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    if torch:
+        torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
+        if torch and torchs is not None:
+            torch.set_rng_state(torchs)
+
+
+@contextlib.contextmanager
+def _mode(call: Call, framework: Framework) -> Iterator[None]:
+    """Nothing; meanwhile torch keeps no graph, and what is made without naming a dtype is float64 if the call is."""
+    if framework != "torch":
+        yield
+        return
+    import torch  # only where the candidate needs it
+
+    before = torch.get_default_dtype()
+    if call.dtype == "float64":
+        torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,278 @@
+"""From ``path/to/file.py:Name`` to the object of that name, loaded as Python itself would load it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.machinery
+import importlib.util
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from qkv.adapters import choosing
+from qkv.adapters.tracebacks import ELSEWHERE, one_line, raised
+from qkv.errors import CandidateError, nearest
+
+_FILE = re.compile(r"^(?P<path>.+\.py)(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
+_NAMED = re.compile(r"^(?P<path>.+?):(?P<name>[A-Za-z_][\w.]*)$", re.DOTALL)
+_IMPORT_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
+_INSTALLED_AS = {"torch": "'qkv[torch]'", "transformers": "'qkv[hf]'", "einops": "einops", "cv2": "opencv-python"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A candidate that was found.
+
+    Attributes:
+        name: the name it was found under.
+        value: the object itself.
+        file: its file as given, or where its module stands.
+        members: names of the other candidates in the same file.
+        module: the module it was found in.
+    """
+
+    name: str
+    value: Any
+    file: str
+    members: Sequence[str]
+    module: ModuleType
+
+
+def load(target: str) -> Loaded:
+    """The object that a target names; the one attention in the file where it names none.
+
+    Args:
+        target: ``path/to/file.py``, ``path/to/file.py:Name`` or ``package.module:Name``; a name may be dotted.
+
+    Raises:
+        CandidateError: there is no such file or name, the file can't be run, or it holds no one attention.
+    """
+    path, name = split_target(target)
+    if path.lower().endswith(".py"):
+        file = _existing(path)
+        tree: ast.Module | None = _parsed(file, path)
+        module = _import_file(file, path)
+    else:
+        module = _import_module(path)
+        path = getattr(module, "__file__", None) or path
+        tree = _tree_of(module)
+    members = choosing.candidates(module, tree)
+    name = name or choosing.choose(module, tree, path)
+    value = _find(module, name, path, members)
+    return Loaded(name, value, path, [one for one in members if one != name], module)
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """The file or module of a target, and the name in it (empty when left out).
+
+    Raises:
+        CandidateError: it is neither a Python file nor the import path of a module.
+    """
+    if match := _FILE.match(target):
+        return match["path"], match["name"] or ""
+    match = _NAMED.match(target)
+    path, name = (match["path"], match["name"]) if match else (target, "")
+    if not Path(path).exists() and _IMPORT_PATH.match(path):
+        return path, name
+    raise _not_python(path)
+
+
+def _not_python(path: str) -> CandidateError:
+    place = Path(path)
+    if place.is_dir():
+        inside = sorted(file.name for file in place.glob("*.py"))[:12]
+        hint = f"name one of its files: {', '.join(inside)}" if inside else "it holds no .py file"
+        return CandidateError(f"{path} is a directory", hint=hint)
+    if not place.exists():
+        return _no_such_file(path)
+    if place.suffix == ".ipynb":
+        hint = f"make a Python file of it: jupyter nbconvert --to script {path}"
+    else:
+        hint = "give a file whose name ends in .py, and the name in it after a colon: file.py:Attention"
+    return CandidateError(f"{path} is not a Python file", hint=hint)
+
+
+def _no_such_file(path: str) -> CandidateError:
+    folder = Path(path).parent
+    if not folder.is_dir():
+        return CandidateError(f"no such file: {path}", hint=f"there is no folder {folder}")
+    names = [file.name for file in folder.iterdir() if file.suffix == ".py"]
+    hint = nearest(Path(path).name, names) if names else f"there is no .py file in {folder.resolve()}"
+    return CandidateError(f"no such file: {path}", hint=hint)
+
+
+def _existing(path: str) -> Path:
+    file = Path(path)
+    if file.is_dir():
+        raise _not_python(path)
+    if not file.is_file():
+        raise _no_such_file(path)
+    return file.absolute()
+
+
+def _parsed(file: Path, shown: str) -> ast.Module:
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except SyntaxError as error:
+        raise _syntax_error(error, shown) from None
+    except (ValueError, OSError, RecursionError, MemoryError) as error:
+        raise CandidateError(f"{shown} can't be read as Python: {one_line(error)}") from None
+    if not tree.body:
+        raise CandidateError(f"{shown} is empty", hint="save the file in your editor, or name another one")
+    return tree
+
+
+def _syntax_error(error: SyntaxError, shown: str) -> CandidateError:
+    place = f"{shown}:{error.lineno}" if error.lineno else shown
+    code = (error.text or "").rstrip("\n")
+    caret = " " * max((error.offset or 1) - 1, 0) + "^"
+    notebook = code.lstrip().startswith(("%", "!"))
+    return CandidateError(
+        f"{place} is not Python: {error.msg}",
+        hint="take out the notebook's lines that start with % or !" if notebook else "",
+        detail=f"{code}\n{caret}" if code.strip() else "",
+    )
+
+
+def _import_file(file: Path, shown: str) -> ModuleType:
+    """The module of a file; by its package's name where it stands in a package, so that its relative imports work."""
+    root, names = file.parent, [file.stem]
+    while (root / "__init__.py").is_file() and root.name.isidentifier() and root.parent != root:
+        names.insert(0, root.name)
+        root = root.parent
+    leave_no_bytecode(root)
+    _search_first(root, file.parent)
+    name = ".".join(names)
+    if len(names) > 1:
+        known = sys.modules.get(name)
+        if known is not None and getattr(known, "__file__", None) != str(file):
+            del sys.modules[name]
+        return _run(lambda: importlib.import_module(name), shown, str(file))
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"_candidate_{name}"
+    loader = _FreshLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and pickles look their module up by name.
+    sys.modules[name] = module
+
+    def execute() -> ModuleType:
+        try:
+            loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+        return module
+
+    return _run(execute, shown, str(file))
+
+
+def _import_module(name: str) -> ModuleType:
+    leave_no_bytecode(Path.cwd())
+    _search_first(Path.cwd())
+    return _run(lambda: importlib.import_module(name), name, "", target=name)
+
+
+def _run(action: Any, shown: str, file: str, target: str = "") -> ModuleType:
+    try:
+        return action()
+    except ModuleNotFoundError as error:
+        raise _not_installed(error, shown, file, target) from None
+    except SyntaxError as error:
+        raise _syntax_error(error, error.filename or shown) from None
+    except BaseException as error:
+        raise raised(f"importing {shown}", error, file) from error
+
+
+def _not_installed(error: ModuleNotFoundError, shown: str, file: str, target: str) -> CandidateError:
+    missing = error.name or ""
+    if target and (target == missing or target.startswith(missing + ".")):
+        return CandidateError(
+            f"no such file or module: {target}", hint="give a file, such as path/to/file.py:Attention"
+        )
+    failure = raised(f"importing {shown}", error, file)
+    package = missing.partition(".")[0]
+    if package in sys.modules or not package:
+        return failure
+    hint = f"pip install {_INSTALLED_AS.get(package, package)}"
+    return CandidateError(f"{shown} needs {package}, which is not installed", hint=hint, detail=failure.detail)
+
+
+def _find(module: ModuleType, name: str, shown: str, members: Sequence[str]) -> Any:
+    value: Any = module
+    for part in name.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            known = members or [one for one in vars(module) if not one.startswith("_")]
+            hint = nearest(name, known) if known else "it defines nothing"
+            raise CandidateError(f"{shown} has no {name!r}", hint=hint) from None
+    if not callable(value) and not callable(getattr(value, "forward", None)):
+        hint = f"these can be checked: {', '.join(members)}" if members else ""
+        raise CandidateError(f"{name} in {shown} is a {type(value).__name__}, which can't be called", hint=hint)
+    return value
+
+
+def _tree_of(module: ModuleType) -> ast.Module | None:
+    try:
+        return ast.parse(Path(str(module.__file__)).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _search_first(*folders: Path) -> None:
+    """Nothing; puts folders in front of the import path, and the working directory at its end."""
+    for folder in reversed(list(dict.fromkeys(map(str, folders)))):
+        if folder in sys.path:
+            sys.path.remove(folder)
+        sys.path.insert(0, folder)
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+
+
+class _QuietLoader(importlib.machinery.SourceFileLoader):
+    """Leaves no ``__pycache__`` beside the file it loads."""
+
+    def set_data(self, path: Any, data: Any, *, _mode: int = 0o666) -> None:
+        """Nothing, on purpose."""
+
+
+class _FreshLoader(_QuietLoader):
+    """Runs a file's source as it stands now, whatever was compiled of it before."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+def leave_no_bytecode(root: Path) -> None:
+    """Nothing; from now on imports from this folder leave no ``__pycache__`` in it.
+
+    Not PYTHONDONTWRITEBYTECODE: where an installer has not compiled torch, that would compile it anew in every run.
+    """
+    details = [
+        (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
+        (_QuietLoader, importlib.machinery.SOURCE_SUFFIXES),
+    ]
+    make = importlib.machinery.FileFinder.path_hook(*details)
+    inside = str(root)
+
+    def hook(path: str) -> Any:
+        if path.startswith(ELSEWHERE) or "site-packages" in path or not Path(path).is_relative_to(root):
+            raise ImportError(path)
+        return make(path)
+
+    if inside not in _QUIET:
+        _QUIET.add(inside)
+        sys.path_hooks.insert(0, hook)
+        sys.path_importer_cache.clear()
+
+
+_QUIET: set[str] = set()

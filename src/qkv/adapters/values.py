@@ -1,0 +1,175 @@
+"""Arrays on their way into a candidate and out of it: to its framework, dtype and strides, and back to float64."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.messages import DType, Returned
+from qkv.errors import CandidateError
+
+Array = np.ndarray[Any, Any]
+MOST_RETURNED = 1000
+
+
+def to_torch(array: Array, dtype: DType, device: Any = "cpu", *, strided: bool = False) -> Any:
+    """A tensor of its own with these values; floating ones in the dtype, others in their kind."""
+    import torch  # only where the candidate needs it
+
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)
+    tensor = torch.from_numpy(_spread(np.array(array), strided))
+    return tensor.to(device=device, dtype=getattr(torch, dtype) if array.dtype.kind == "f" else None)
+
+
+def to_numpy(array: Array, dtype: DType, *, strided: bool = False) -> Array:
+    """An array of its own with these values; floating ones in the dtype, others in their kind.
+
+    Raises:
+        CandidateError: the dtype is bfloat16, which NumPy does not have.
+    """
+    if dtype == "bfloat16":
+        raise CandidateError("NumPy has no bfloat16", hint="use float64, float32 or float16")
+    return _spread(np.array(array, dtype=dtype if array.dtype.kind == "f" else None), strided)
+
+
+def _spread(array: Array, strided: bool) -> Array:
+    """The same values, with two axes changed about in memory where asked for: BHTD lies there as BTHD does."""
+    if not strided or array.ndim < 3:
+        return array
+    axes = (0, 1) if array.ndim == 3 else (1, 2)
+    return np.ascontiguousarray(array.swapaxes(*axes)).swapaxes(*axes)
+
+
+def convert(value: Any, one: Any, path: str = "") -> Any:
+    """The value with every array in it replaced by ``one(array, path)``, also inside lists, tuples and dicts."""
+    if isinstance(value, np.ndarray):
+        return one(value, path)
+    if isinstance(value, list | tuple):
+        items = [convert(item, one, _join(path, place)) for place, item in enumerate(value)]
+        return tuple(items) if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {key: convert(item, one, _join(path, key)) for key, item in value.items()}
+    return value
+
+
+def same_bits(left: Any, right: Any) -> bool:
+    """Whether two tensors or two arrays have the same shape and hold the same bits; NaN is equal to itself."""
+    if tuple(left.shape) != tuple(right.shape) or left.dtype != right.dtype:
+        return False
+    if isinstance(left, np.ndarray):
+        return left.tobytes() == right.tobytes()
+    torch = sys.modules["torch"]
+    as_bytes = [one.detach().reshape(-1).contiguous().view(torch.uint8) for one in (left, right)]
+    return bool(torch.equal(*as_bytes))
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a torch tensor; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def dtype_name(value: Any) -> str:
+    """Name of the dtype of a tensor or array: ``bfloat16``."""
+    return str(value.dtype).removeprefix("torch.")
+
+
+def to_float64(value: Any) -> Array:
+    """An array of its own with the values of a tensor or array, floating ones as float64.
+
+    Raises:
+        CandidateError: the values are complex, or no numbers.
+    """
+    if is_tensor(value):
+        if value.is_complex():
+            raise _no_numbers("complex")
+        if value.layout is not sys.modules["torch"].strided:
+            value = value.to_dense()
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    array = np.array(value)
+    if array.dtype.kind not in "biuf":
+        raise _no_numbers("complex" if array.dtype.kind == "c" else array.dtype.name)
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _no_numbers(kind: str) -> CandidateError:
+    return CandidateError(f"the candidate returned {kind} values", hint="return real numbers")
+
+
+def flatten(result: Any) -> list[Returned]:
+    """Every array in a result with the path it stood at, in order; numbers in nested lists count as an array.
+
+    Raises:
+        CandidateError: an array holds complex values or no numbers.
+    """
+    found = []
+    for path, value in _leaves(result, "", set()):
+        found.append(Returned(path, to_float64(value), dtype_name(value)))
+        if len(found) == MOST_RETURNED:
+            break
+    return found
+
+
+def _leaves(value: Any, path: str, within: set[int]) -> Iterator[tuple[str, Any]]:
+    if value is None or isinstance(value, str | bytes | int | float) or id(value) in within:
+        return
+    within = within | {id(value)}
+    if is_tensor(value) or isinstance(value, np.ndarray | np.generic):
+        yield path, value
+    elif (numbers := _as_numbers(value)) is not None:
+        yield path, numbers
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _leaves(item, _join(path, key), within)
+    elif isinstance(value, list | tuple):
+        names = getattr(value, "_fields", range(len(value)))
+        for name, item in zip(names, value, strict=False):
+            yield from _leaves(item, _join(path, name), within)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _leaves(getattr(value, field.name, None), _join(path, field.name), within)
+    elif hasattr(value, "__array__"):
+        yield path, np.asarray(value)
+
+
+def _as_numbers(value: Any) -> Array | None:
+    """The array that nested lists of Python numbers spell, or None."""
+    inner = value
+    while isinstance(inner, list | tuple) and inner:
+        inner = inner[0]
+    if inner is value or not isinstance(inner, int | float) or isinstance(inner, np.generic):
+        return None
+    try:
+        array = np.array(value)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in "biuf" else None
+
+
+def describe(value: Any, depth: int = 2) -> str:
+    """A result in words: ``tuple of Tensor (2, 7, 48), None``."""
+    if value is None:
+        return "None"
+    name = type(value).__name__
+    if is_tensor(value) or isinstance(value, np.ndarray | np.generic):
+        return f"{name} {tuple(value.shape)}"
+    if isinstance(value, bool | int | float | str):
+        return f"{name} {value!r}"[:80]
+    if depth and isinstance(value, Mapping):
+        return f"{name} of " + (
+            ", ".join(f"{k}: {describe(v, depth - 1)}" for k, v in list(value.items())[:6]) or "nothing"
+        )
+    if depth and isinstance(value, list | tuple):
+        more = ", …" if len(value) > 6 else ""
+        return f"{name} of " + (", ".join(describe(item, depth - 1) for item in value[:6]) or "nothing") + more
+    return name
+
+
+def _join(path: str, name: Any) -> str:
+    return f"{path}.{name}" if path else str(name)

@@ -1,0 +1,90 @@
+"""The child process that holds a candidate: answers requests on its first two pipes until they close.
+
+Imports little, since its start is part of every check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import sys
+from typing import IO, Any
+
+from qkv.adapters.encoding import decode, encode, read_frame, write_frame
+from qkv.adapters.host import Host
+from qkv.errors import CandidateError
+
+REQUESTS = ("open", "build", "state", "assign", "call")
+
+
+def main() -> None:
+    """Nothing; serves until the parent closes the pipe, then ends the process whatever the candidate left running.
+
+    The only argument of the process is the memory limit in bytes; 0 means none.
+    """
+    limit_memory(int(sys.argv[1]))
+    requests, replies = take_over_streams()
+    # What faulthandler writes goes to the pipe of the replies: in front of it the parent sees that it is no message.
+    faulthandler.enable(file=replies.fileno())
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, file=replies.fileno(), all_threads=True)
+    serve(requests, replies)
+    os._exit(0)
+
+
+def take_over_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """The pipes to and from the parent. Stdin then gives nothing, and stdout is what stderr is: out of the way."""
+    requests = os.fdopen(os.dup(0), "rb")
+    replies = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, replies
+
+
+def limit_memory(limit: int) -> None:
+    """Nothing; lets the process have no more data than this, where the system can, and leave no core file."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # not on Windows
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if limit and sys.platform == "linux":
+            # Data, not address space: torch maps far more than it ever uses.
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+
+
+def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+    """Nothing; answers one request after another, and returns when there will be no more."""
+    host, process = Host(isolated=True), os.getpid()
+    while (body := read_frame(requests)) is not None:
+        name, arguments, patience = decode(body)
+        # The parent stops a request that takes too long. Should the parent be gone, this does.
+        faulthandler.dump_traceback_later(patience, exit=True, file=replies.fileno())
+        answer = answered(host, name, arguments)
+        if os.getpid() != process:
+            # The candidate has forked, and this is the fork: it must not answer too.
+            os._exit(0)
+        faulthandler.cancel_dump_traceback_later()
+        write_frame(replies, answer)
+
+
+def answered(host: Host, name: str, arguments: tuple[Any, ...]) -> bytes:
+    """The bytes of what the host answers to a request, or of the error it raised."""
+    try:
+        if name not in REQUESTS:
+            raise CandidateError(f"no such request: {name}")
+        return encode(getattr(host, name)(*arguments))
+    except CandidateError as error:
+        return encode(error)
+    except Exception as error:  # noqa: BLE001 - the parent must hear of a fault of qkv's own too
+        import traceback
+
+        detail = "".join(traceback.format_exception(error))
+        return encode(CandidateError(f"qkv itself failed: {type(error).__name__}: {error}", detail=detail[-4000:]))
+
+
+if __name__ == "__main__":
+    main()
