@@ -48,6 +48,15 @@ def test_no_weight_stands_above_the_diagonal_and_no_row_is_empty() -> None:
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6, dtype=torch.float64))
 
 
+def test_no_score_is_so_low_that_a_later_token_looks_better() -> None:
+    layer = CausalAttention(11, 7).double()
+    with torch.no_grad():
+        layer.q_proj.weight.copy_(-layer.k_proj.weight)
+    weights = layer.attention_weights(1e4 * torch.randn(6, 11, dtype=torch.float64))
+    assert (weights.triu(1) == 0).all()
+    assert weights[0, 0] == 1
+
+
 @pytest.mark.parametrize("tokens", [1, 2, 300])
 def test_there_is_no_longest_length(tokens: int) -> None:
     assert CausalAttention(4, 3)(torch.randn(tokens, 4)).shape == (tokens, 3)

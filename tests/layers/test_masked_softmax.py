@@ -15,6 +15,13 @@ def test_hidden_keys_might_as_well_not_be_there() -> None:
     assert (weights[..., ~mask] == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_no_score_is_so_low_that_a_hidden_key_looks_better(dtype: torch.dtype) -> None:
+    scores = torch.full((2, 3), 0.99 * torch.finfo(dtype).min, dtype=dtype)
+    mask = torch.tensor([True, False, True])
+    assert softmax_over_keys(scores, mask).tolist() == [[0.5, 0, 0.5], [0.5, 0, 0.5]]
+
+
 def test_an_empty_row_is_zero_and_sends_no_gradient_back() -> None:
     scores = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
     mask = torch.ones(4, 5, dtype=torch.bool)
