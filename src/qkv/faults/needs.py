@@ -50,3 +50,15 @@ MASK = Need(
 )
 SINKS = Need("no sinks", lambda spec, inputs: spec.sinks and inputs.sinks is not None)
 UNEQUAL_LENGTHS = Need("as many queries as keys", lambda spec, inputs: inputs.lengths[0] != inputs.lengths[1])
+
+# needs of the projections, heads and positions
+SEVERAL_KV_HEADS = Need("one key/value head", lambda spec, inputs: spec.kv_heads > 1)
+SOURCE = Need(
+    "key and value come from x itself",
+    lambda spec, inputs: inputs.source is not None or inputs.value_source is not None,
+)
+ROPE_SCALING = Need("no rope scaling", lambda spec, inputs: spec.rope is not None and spec.rope.scaling is not None)
+YARN = Need(
+    "no yarn",
+    lambda spec, inputs: spec.rope is not None and spec.rope.scaling is not None and spec.rope.scaling.kind == "yarn",
+)

@@ -1,0 +1,71 @@
+"""Faults of memory: an array is read as if it were laid out another way than it is."""
+
+from __future__ import annotations
+
+from qkv.faults.fault import Ways, fault
+from qkv.faults.heads import split_by_view
+from qkv.faults.needs import SEVERAL_HEADS
+from qkv.faults.replacing import chain, impossible, normed_and_shared, parameters, read_as, side_by_side
+from qkv.oracle import Run
+from qkv.oracle.stages import linear, project, split_heads
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Stage
+
+
+def _key_as_columns(run: Run) -> Run:
+    """A key kept as ``(batch, head, dim, token)``, read as ``(batch, head, token, dim)``."""
+    flat = side_by_side(run)
+    key = split_heads(run, flat.key, run.spec.kv_heads)
+    columns = run.xp.permute_dims(key, (0, 1, 3, 2))
+    return normed_and_shared(
+        flat.but(
+            query=split_heads(run, flat.query, run.spec.num_heads),
+            key=read_as(run, columns, tuple(key.shape)),
+            value=split_heads(run, flat.value, run.spec.kv_heads),
+        )
+    )
+
+
+def _slices_read_on(run: Run) -> Run:
+    """Slices of a fused ``[q | k | v]`` read on from where each begins, as if nothing stood between their rows."""
+    fused = parameters(run).fused
+    if fused is None or run.inputs.x is None or run.inputs.source is not None:
+        raise impossible("query, key and value are not made by one fused projection")
+    memory = run.xp.reshape(linear(run, run.inputs.x, fused), (-1,))
+    start, read = 0, {}
+    for role, right in (("query", run.query), ("key", run.key), ("value", run.value)):
+        size = right.shape[0] * right.shape[1] * right.shape[2]
+        if start + size > memory.shape[0]:
+            raise impossible(f"the {role} would be read past the end of the memory")
+        read[role] = run.xp.reshape(memory[start : start + size], tuple(right.shape))
+        start += right.shape[2]
+    return run.but(**read)
+
+
+@fault(
+    "strided-read-as-contiguous",
+    Stage.HEADS,
+    title="a strided array is read as if it were contiguous",
+    explanation=(
+        "transpose(), slicing and expand() move no numbers; they only note down in which order to step through the "
+        "memory. A kernel that is handed the bare pointer and ignores the steps reads the numbers in the order they "
+        "lie in: rows of other tokens and heads. Nearly every row of every head is wrong; if it is the value alone, "
+        "the weights are right. With contiguous inputs all is right, so a test on fresh tensors does not show it."
+    ),
+    repair="query, key, value = (x.contiguous() for x in (query, key, value))  # or pass the strides on",
+    needs=[SEVERAL_HEADS],
+    commonness=1,
+)
+def strided_read_as_contiguous(spec: AttentionSpec) -> Ways:
+    """``(B, T, H, d)`` in memory, transposed to ``(B, H, T, d)`` by strides alone, read as ``(B, H, T, d)``."""
+    parts = {
+        "query, key and value": ("query", "key", "value"),
+        "the value": ("value",),
+        "key and value": ("key", "value"),
+        "the query": ("query",),
+        "the key": ("key",),
+    }
+    for note, roles in parts.items():
+        yield f"{note}, kept as (batch, token, head, dim)", {Stage.HEADS: split_by_view(roles)}
+    yield "the key, kept as (batch, head, dim, token)", {Stage.HEADS: _key_as_columns}
+    yield "query, key and value, slices of one fused array", {Stage.PROJECT: chain(project, _slices_read_on)}

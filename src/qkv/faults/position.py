@@ -1,0 +1,494 @@
+"""Faults of rope: query and key are turned in the wrong pairs, at the wrong positions, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+from qkv.faults.as_if import as_if
+from qkv.faults.fault import Ways, fault
+from qkv.faults.needs import PARTIAL_ROPE, ROPE, UNEQUAL_LENGTHS, YARN
+from qkv.faults.replacing import impossible
+from qkv.oracle import Array, Replacements, Run
+from qkv.oracle.stages import position
+from qkv.positions import Rope, rotate
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Pairing, Stage
+
+Sides = tuple[Literal["query", "key"], ...]
+BOTH: Sides = ("query", "key")
+
+
+def rope_of(run: Run) -> Rope:
+    """The spec's rope."""
+    if run.spec.rope is None:
+        raise impossible("there is no rope")
+    return run.spec.rope
+
+
+def turned(run: Run, x: Array, at: Array, rope: Rope | None = None, *, sign: int = 1) -> Array:
+    """``x`` turned at the positions ``at``, by the spec's rope or another one; backwards with ``sign=-1``."""
+    rope = rope or rope_of(run)
+    if rope.rotary_dims(x.shape[-1]) > x.shape[-1] or rope.rotary_dims(x.shape[-1]) % 2:
+        raise impossible(f"rope can't turn {rope.dims or 'all'} of {x.shape[-1]} channels")
+    frequencies = run.array([sign * frequency for frequency in rope.frequencies(x.shape[-1])])
+    return rotate(x, run.array(at), frequencies, rope.pairing, rope.attention_factor)
+
+
+def with_rope(rope: Rope | None) -> Replacements:
+    """The ``position`` stage with another rope."""
+    return {Stage.POSITION: as_if(position, rope=rope)}
+
+
+def _by_sides(query: Callable[[Run, Array, Array], Array], key: Callable[[Run, Array, Array], Array]) -> Replacements:
+    """The ``position`` stage with a way of its own for query and key, from the run, the array and its positions."""
+
+    def replaced(run: Run) -> Run:
+        query_at, key_at = run.token_positions()
+        return run.but(query=query(run, run.query, query_at), key=key(run, run.key, key_at))
+
+    return {Stage.POSITION: replaced}
+
+
+def _left(run: Run, x: Array, at: Array) -> Array:
+    return x
+
+
+def _right(run: Run, x: Array, at: Array) -> Array:
+    return turned(run, x, at)
+
+
+def _back(run: Run, x: Array, at: Array) -> Array:
+    return turned(run, x, at, sign=-1)
+
+
+def _twice(run: Run, x: Array, at: Array) -> Array:
+    return turned(run, turned(run, x, at), at)
+
+
+# --- whether and which way --------------------------------------------------------------------------------------------
+
+
+@fault(
+    "rope-missing",
+    Stage.POSITION,
+    title="rope is not applied",
+    explanation=(
+        "Without rope the scores know nothing of the order of the tokens: the same words in another order get the "
+        "same weights, except for the mask. Rows with a single visible key are right, all others are wrong."
+    ),
+    repair="query, key = apply_rope(query, positions), apply_rope(key, positions)",
+    needs=[ROPE],
+    commonness=3,
+)
+def rope_missing(spec: AttentionSpec) -> Ways:
+    """``q_i . k_j`` for ``(R_i q_i) . (R_j k_j)``."""
+    if spec.rope is not None:
+        yield {Stage.POSITION: lambda run: run}
+
+
+@fault(
+    "rope-one-sided",
+    Stage.POSITION,
+    title="rope is applied to the query or the key alone",
+    explanation=(
+        "A score depends on the distance of query and key only when both are turned by their own position. With one "
+        "of them turned it depends on where that one stands, and not on the other. Every row with more than one "
+        "visible key is wrong, those at larger positions more so."
+    ),
+    repair="query, key = apply_rope(query, positions), apply_rope(key, positions)",
+    needs=[ROPE],
+)
+def rope_one_sided(spec: AttentionSpec) -> Ways:
+    """``(R_i q_i) . k_j`` or ``q_i . (R_j k_j)``."""
+    if spec.rope is not None:
+        yield "only the query is turned", _by_sides(_right, _left)
+        yield "only the key is turned", _by_sides(_left, _right)
+
+
+@fault(
+    "rope-sign",
+    Stage.POSITION,
+    title="rope turns the wrong way",
+    explanation=(
+        "Both query and key are turned backwards, so a score depends on how far the key is ahead where it should "
+        "depend on how far it is behind. The code runs and a model trained like that learns as well; with weights "
+        "from elsewhere every row with more than one visible key is wrong. With one side turned the wrong way a score "
+        "depends on the sum of the positions."
+    ),
+    repair="torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], dim=-1)",
+    needs=[ROPE],
+)
+def rope_sign(spec: AttentionSpec) -> Ways:
+    """``R(-theta)`` for ``R(theta)``; exchanging sin and cos gives the same scores."""
+    if spec.rope is not None:
+        yield "query and key", _by_sides(_back, _back)
+        yield "the query only", _by_sides(_back, _right)
+        yield "the key only", _by_sides(_right, _back)
+
+
+@fault(
+    "rope-applied-twice",
+    Stage.POSITION,
+    title="rope is applied twice",
+    explanation=(
+        "Query or key is turned a second time, often because keys are cached after rope and turned again with the "
+        "next step. Turned twice on both sides, distances count double; on one side, a score depends on where the "
+        "token stands. Every row that sees a token turned twice and not at position 0, and more than one key, is "
+        "wrong."
+    ),
+    repair="key = torch.cat([cached_key, apply_rope(new_key, positions)], dim=-2)  # cached keys are turned already",
+    needs=[ROPE],
+)
+def rope_applied_twice(spec: AttentionSpec) -> Ways:
+    """``R_j R_j k_j``, on the key, the query or both; or on the cached keys only."""
+    if spec.rope is None:
+        return
+
+    def cached_twice(run: Run, x: Array, at: Array) -> Array:
+        query_len, key_len = run.inputs.lengths
+        cached = key_len - query_len
+        if cached <= 0:
+            raise impossible("there are no keys from before the first query")
+        once = turned(run, x, at)
+        old = turned(run, once[..., :cached, :], at[:cached])
+        return run.xp.concat([old, once[..., cached:, :]], axis=-2)
+
+    yield "to the key", _by_sides(_right, _twice)
+    yield "to the query", _by_sides(_twice, _right)
+    yield "to query and key", _by_sides(_twice, _twice)
+    yield "to the keys from before the first query", _by_sides(_right, cached_twice)
+
+
+@fault(
+    "value-after-rope",
+    Stage.POSITION,
+    title="rope is applied to the value too",
+    explanation=(
+        "Only query and key carry their position, to make scores out of distances. A value that is turned as well "
+        "arrives at the query as another vector, depending on where it stood. The weights are right; every row that "
+        "sees a token other than the one at position 0 is wrong."
+    ),
+    repair="query, key = apply_rope(query), apply_rope(key)  # value stays as it is",
+    needs=[ROPE],
+)
+def value_after_rope(spec: AttentionSpec) -> Ways:
+    """``o_i = sum_j w_ij R_j v_j``; where key and value are one array, it is taken after rope in place of before."""
+    if spec.rope is None:
+        return
+
+    def value_too(run: Run) -> Run:
+        done = position(run)
+        _, key_at = run.token_positions()
+        return done.but(value=turned(run, run.value, key_at))
+
+    yield {Stage.POSITION: value_too}
+
+
+# --- which channels ---------------------------------------------------------------------------------------------------
+
+
+def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, *, minus: bool = True) -> Array:
+    """``x * cos + turned(x) * sin`` with each spelt out over all channels, the way most libraries write it.
+
+    Args:
+        run: for its rope.
+        x: ``(batch, head, token, dim)``.
+        at: positions, ``(token,)``.
+        table: whether cos and sin hold the angles twice over (halves) or each angle twice in a row (adjacent).
+        turn: which channel gives its sine to which.
+        minus: whether the first of a pair gets the sine of the second with a minus.
+    """
+    xp, rope = run.xp, rope_of(run)
+    angles = run.array(at)[:, None] * run.array(rope.frequencies(x.shape[-1]))
+    angles = xp.concat([angles, angles], axis=-1) if table == "halves" else xp.repeat(angles, 2, axis=-1)
+    dims = angles.shape[-1]
+    head, rest = x[..., :dims], x[..., dims:]
+    sign = -1 if minus else 1
+    if turn == "halves":
+        crossed = xp.concat([sign * head[..., dims // 2 :], head[..., : dims // 2]], axis=-1)
+    else:
+        crossed = xp.reshape(xp.stack([sign * head[..., 1::2], head[..., 0::2]], axis=-1), head.shape)
+    mixed = (head * xp.cos(angles) + crossed * xp.sin(angles)) * rope.attention_factor
+    return xp.concat([mixed, rest], axis=-1)
+
+
+@fault(
+    "rope-layout",
+    Stage.POSITION,
+    title="rope pairs the wrong channels",
+    explanation=(
+        "There are two customs: channel i is turned together with i + dim/2 (Llama as Hugging Face has it, GPT-NeoX), "
+        "or 2i together with 2i + 1 (the paper, GPT-J, Llama as Meta has it). Weights made for one give other scores "
+        "under the other. Every row with more than one visible key is wrong."
+    ),
+    repair="x1, x2 = x.chunk(2, dim=-1)  # halves; for neighbours: x1, x2 = x[..., 0::2], x[..., 1::2]",
+    needs=[ROPE],
+    commonness=3,
+)
+def rope_layout(spec: AttentionSpec) -> Ways:
+    """Pairs ``(2i, 2i+1)`` for ``(i, i + dim/2)``, or the other way."""
+    if spec.rope is not None:
+        other: Pairing = "adjacent" if spec.rope.pairing == "halves" else "halves"
+        yield f"{other} in place of {spec.rope.pairing}", with_rope(replace(spec.rope, pairing=other))
+
+
+@fault(
+    "rope-layout-mixed",
+    Stage.POSITION,
+    title="rope mixes two ways of pairing channels",
+    explanation=(
+        "cos and sin are laid out for one custom (each angle twice in a row, or all angles twice over) and the "
+        "channels are crossed by the other. That is no rotation any more: a channel takes its cosine from one pair "
+        "and its sine from another, and lengths change. Every row with more than one visible key is wrong."
+    ),
+    repair="cos = torch.cat([cos, cos], dim=-1)  # with rotate_half; repeat_interleave(2) with neighbours",
+    needs=[ROPE],
+)
+def rope_layout_mixed(spec: AttentionSpec) -> Ways:
+    """``x * repeat_interleave(cos) + rotate_half(x) * repeat_interleave(sin)``, or the other tables with neighbours."""
+    if spec.rope is not None:
+        for note, table, turn in (
+            ("each angle twice in a row, with rotate_half", "adjacent", "halves"),
+            ("all angles twice over, with neighbours", "halves", "adjacent"),
+        ):
+            yield note, _crossed(table, turn)  # type: ignore[arg-type]  # both are pairings
+
+
+def _crossed(table: Pairing, turn: Pairing, *, minus: bool = True) -> Replacements:
+    def one(run: Run, x: Array, at: Array) -> Array:
+        return _tables(run, x, at, table, turn, minus=minus)
+
+    return _by_sides(one, one)
+
+
+@fault(
+    "rope-minus-missing",
+    Stage.POSITION,
+    title="rope lacks the minus sign",
+    explanation=(
+        "A rotation takes the second channel's sine off the first, and adds the first's to the second. With plus in "
+        "both places it is no rotation: lengths change with the position, and a score depends on more than the "
+        "distance. Every row with more than one visible key is wrong."
+    ),
+    repair="def rotate_half(x): x1, x2 = x.chunk(2, dim=-1); return torch.cat([-x2, x1], dim=-1)",
+    needs=[ROPE],
+    commonness=1,
+)
+def rope_minus_missing(spec: AttentionSpec) -> Ways:
+    """``x * cos + cat(x2, x1) * sin`` for ``cat(-x2, x1)``."""
+    if spec.rope is not None:
+        yield _crossed(spec.rope.pairing, spec.rope.pairing, minus=False)
+
+
+def _last_channels(run: Run, x: Array, at: Array) -> Array:
+    dims = rope_of(run).rotary_dims(x.shape[-1])
+    return run.xp.concat([x[..., :-dims], turned(run, x[..., -dims:], at)], axis=-1)
+
+
+@fault(
+    "rope-partial-ignored",
+    Stage.POSITION,
+    title="rope turns channels that should stay",
+    explanation=(
+        "Only the first channels of each head are meant to carry the position; the others are to stay as they are. "
+        "Turned as well, or in their place, they change the scores of all keys at another position than the query's. "
+        "Every row with more than one visible key is wrong."
+    ),
+    repair="query = torch.cat([apply_rope(query[..., :rotary_dim]), query[..., rotary_dim:]], dim=-1)",
+    needs=[PARTIAL_ROPE],
+)
+def rope_partial_ignored(spec: AttentionSpec) -> Ways:
+    """All ``head_dim`` channels turned for the first ``dims``; or the last ``dims``."""
+    if spec.rope is not None and spec.rope.dims is not None and spec.rope.dims != spec.head_dim:
+        yield "the whole head", {Stage.POSITION: _whole_head}
+        yield "the last channels in place of the first", _by_sides(_last_channels, _last_channels)
+
+
+def _whole_head(run: Run) -> Run:
+    if run.query.shape[-1] % 2:
+        raise impossible("an odd number of channels has no pairs")
+    return as_if(position, rope=replace(rope_of(run), dims=None))(run)
+
+
+def _by_head_dim(*, frequencies: bool, pairs: bool) -> Replacements:
+    """Partial rope that takes its frequencies, or its pairs, from the whole head."""
+
+    def one(run: Run, x: Array, at: Array) -> Array:
+        rope, dim = rope_of(run), x.shape[-1]
+        count = rope.rotary_dims(dim) // 2
+        over = replace(rope, dims=None) if frequencies else rope
+        if dim % 2 or dim == 2 * count or (pairs and rope.pairing == "adjacent"):
+            raise impossible("pairs and frequencies of the whole head are the same, or don't exist")
+        speeds = run.array(over.frequencies(dim)[:count])
+        if not pairs:
+            return rotate(x, run.array(at), speeds, rope.pairing, rope.attention_factor)
+        half = dim // 2
+        pieces = [x[..., :count], x[..., half : half + count], x[..., count:half], x[..., half + count :]]
+        both = rotate(run.xp.concat(pieces, axis=-1), run.array(at), speeds, "halves", rope.attention_factor)
+        first, second, rest = both[..., :count], both[..., count : 2 * count], both[..., 2 * count :]
+        kept = half - count
+        return run.xp.concat([first, rest[..., :kept], second, rest[..., kept:]], axis=-1)
+
+    return _by_sides(one, one)
+
+
+@fault(
+    "rope-partial-frequencies",
+    Stage.POSITION,
+    title="partial rope counts by the whole head",
+    explanation=(
+        "Where only some channels of a head are turned, frequencies and pairs are counted over these channels. "
+        "Counted over the whole head the pairs turn too fast, or channel i is paired with one from the part that "
+        "should stay. The difference is small at first and grows with the distance; every row with more than one "
+        "visible key is wrong."
+    ),
+    repair="inv_freq = base ** (-torch.arange(0, rotary_dim, 2) / rotary_dim)  # not head_dim",
+    needs=[PARTIAL_ROPE],
+    commonness=1,
+)
+def rope_partial_frequencies(spec: AttentionSpec) -> Ways:
+    """``base^(-2i/head_dim)`` for ``base^(-2i/dims)``; pairs ``(i, i + head_dim/2)`` for ``(i, i + dims/2)``."""
+    if spec.rope is not None and spec.rope.dims is not None:
+        yield "the frequencies", _by_head_dim(frequencies=True, pairs=False)
+        yield "the pairs", _by_head_dim(frequencies=False, pairs=True)
+        yield "frequencies and pairs", _by_head_dim(frequencies=True, pairs=True)
+
+
+# --- which position ---------------------------------------------------------------------------------------------------
+
+
+@fault(
+    "rope-offset-lost",
+    Stage.POSITION,
+    title="rope counts new tokens from 0",
+    explanation=(
+        "With keys from before in the cache, the first new token stands behind them, at position key_len - query_len. "
+        "Counted from 0 again it is turned as if it were the first, and all its distances are off by as much. Every "
+        "row of the new tokens is wrong; without a cache nothing shows."
+    ),
+    repair="positions = torch.arange(cached_len, cached_len + query_len)",
+    needs=[ROPE, UNEQUAL_LENGTHS],
+    commonness=3,
+)
+def rope_offset_lost(spec: AttentionSpec) -> Ways:
+    """Query ``i`` turned by ``i`` for ``i + offset``; the new keys too; or an offset where none is meant."""
+    if spec.rope is None:
+        return
+
+    def from_zero(run: Run, x: Array, at: Array) -> Array:
+        if bool(run.xp.all(at[:1] == 0)):
+            raise impossible("the first query stands at position 0")
+        return turned(run, x, at - at[0])
+
+    def new_from_zero(run: Run, x: Array, at: Array) -> Array:
+        query_len, key_len = run.inputs.lengths
+        if not 0 < query_len < key_len:
+            raise impossible("there are no keys from before the first query")
+        return turned(run, x, run.xp.concat([at[:-query_len], at[:query_len]]))
+
+    def at_the_end(run: Run) -> Run:
+        query_len, key_len = run.inputs.lengths
+        if run.spec.offset_for(query_len, key_len) == key_len - query_len:
+            raise impossible("the queries do stand at the end")
+        return as_if(position, query_offset="bottom_right")(run)
+
+    yield "the query", _by_sides(from_zero, _right)
+    yield "the query and the new keys", _by_sides(from_zero, new_from_zero)
+    if spec.query_offset != "bottom_right":
+        yield "the queries are put at the end of the keys", {Stage.POSITION: at_the_end}
+
+
+def _shifted(by: int) -> Replacements:
+    return _by_sides(lambda run, x, at: turned(run, x, at + by), _right)
+
+
+@fault(
+    "rope-offset-shifted",
+    Stage.POSITION,
+    title="rope's positions of query and key are shifted against each other",
+    explanation=(
+        "The queries are turned as if they stood one token further on, or back, than the keys say. All distances are "
+        "off by one, a token's distance to itself is no longer 0, and every row with more than one visible key is "
+        "wrong. A shift that query and key have in common would change nothing."
+    ),
+    repair="positions = torch.arange(cached_len, cached_len + query_len)  # the cache does not hold the new token yet",
+    needs=[ROPE],
+)
+def rope_offset_shifted(spec: AttentionSpec) -> Ways:
+    """Query ``i`` turned by ``i + n``."""
+    if spec.rope is not None:
+        for by in (1, -1, 2, -2):
+            yield f"the query stands {abs(by)} too far {'on' if by > 0 else 'back'}", _shifted(by)
+
+
+@fault(
+    "rope-over-heads",
+    Stage.POSITION,
+    title="rope takes the head's number for the position",
+    explanation=(
+        "Rope counts along the axis it takes for the tokens, and here the heads stand there: (batch, token, head, "
+        "dim) where (batch, head, token, dim) is expected. All tokens of a head are turned alike. With as many key "
+        "heads as query heads the turn cancels, as if there were no rope; with grouped heads scores are off by the "
+        "distance between head numbers. Every row with more than one visible key is wrong."
+    ),
+    repair="query = apply_rope(query.transpose(1, 2))  # (batch, head, token, dim)",
+    needs=[ROPE],
+)
+def rope_over_heads(spec: AttentionSpec) -> Ways:
+    """``R_h q`` and ``R_kv(h) k``: with as many key heads as query heads the same as no rope at all."""
+    if spec.rope is None or spec.group_size == 1:
+        return
+
+    def by_head(run: Run, x: Array, at: Array) -> Array:
+        return turned(run, x, [[head] for head in range(run.spec.num_heads)])
+
+    def by_key_head(run: Run, x: Array, at: Array) -> Array:
+        return turned(run, x, [[head // run.spec.group_size] for head in range(run.spec.num_heads)])
+
+    yield _by_sides(by_head, by_key_head)
+
+
+# --- yarn's factor ----------------------------------------------------------------------------------------------------
+
+
+def _yarn_factor(query: float, key: float, *, whole_head: bool = False) -> Replacements:
+    """Powers of yarn's attention factor that query and key are multiplied by; 1 is right."""
+
+    def one(power: float) -> Callable[[Run, Array, Array], Array]:
+        def side(run: Run, x: Array, at: Array) -> Array:
+            rope = rope_of(run)
+            if rope.scaling is None:
+                raise impossible("there is no yarn")
+            factor = rope.attention_factor**power
+            if whole_head:
+                unscaled = replace(rope, scaling=replace(rope.scaling, attention_factor=1.0))
+                return turned(run, x, at, unscaled) * factor
+            return turned(run, x, at, replace(rope, scaling=replace(rope.scaling, attention_factor=factor)))
+
+        return side
+
+    return _by_sides(one(query), one(key))
+
+
+@fault(
+    "yarn-scale",
+    Stage.POSITION,
+    title="yarn's attention factor is missing or applied wrongly",
+    explanation=(
+        "Yarn multiplies query and key each by 0.1 ln(factor) + 1, so the scores by its square, to keep the weights "
+        "sharp over long texts. Without it they are too flat, with it twice too sharp. Every row with more than one "
+        "visible key is wrong by a little."
+    ),
+    repair="cos, sin = cos * attention_factor, sin * attention_factor  # for query and key",
+    needs=[YARN],
+)
+def yarn_scale(spec: AttentionSpec) -> Ways:
+    """Scores times ``m^0``, ``m^1`` or ``m^4`` for ``m^2``; or on all channels where only some are turned."""
+    if spec.rope is not None and spec.rope.scaling is not None and spec.rope.scaling.kind == "yarn":
+        yield "it is missing", _yarn_factor(0, 0)
+        yield "it is squared", _yarn_factor(2, 2)
+        yield "it is on the query or the key only", _yarn_factor(1, 0)
+        if spec.rope.dims is not None:
+            yield "it is on the channels that don't turn too", _yarn_factor(1, 1, whole_head=True)
