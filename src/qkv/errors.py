@@ -21,13 +21,15 @@ class ShapeError(QkvError, ValueError):
 class CandidateError(QkvError):
     """The candidate could not be loaded, built or run. The verdict is then ``failed``."""
 
-    def __init__(self, message: str, *, hint: str = "", detail: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", detail: str = "", fatal: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         """What the user can type or change next."""
         self.detail = detail
         """The end of the candidate's own traceback or output, for reading; may be empty."""
+        self.fatal = fatal
+        """Whether the process that held the candidate is gone, so that no further call can be made."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,9 +1,18 @@
-"""The catalogue of faults, one module a stage."""
+"""The catalogue of faults. A new fault is one more entry in one of these modules, or a module more: all are read."""
 
-from qkv.faults import scale as _scale
+from importlib import import_module
+from pkgutil import iter_modules
+
 from qkv.faults.fault import CATALOGUE as CATALOGUE
 from qkv.faults.fault import Family as Family
 from qkv.faults.fault import Fault as Fault
 from qkv.faults.fault import Need as Need
 from qkv.faults.fault import Variant as Variant
 from qkv.faults.fault import fault as fault
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+_by_stage = sorted(CATALOGUE.values(), key=lambda entry: entry.stage)
+CATALOGUE.clear()
+CATALOGUE.update({entry.id: entry for entry in _by_stage})

@@ -1,0 +1,289 @@
+"""Binding: which argument of a call gets what, by the names that the field gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from qkv.adapters.abilities import Extra
+from qkv.adapters.messages import Argument
+from qkv.adapters.names import call_role_of
+from qkv.errors import CandidateError
+from qkv.masks import Causal, SlidingWindow
+from qkv.oracle import Inputs
+from qkv.oracle.run import Run
+from qkv.oracle.stages import allowed
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import MaskMeaning
+
+Array = np.ndarray[Any, Any]
+LEAVE = object()
+"""What a giver returns for an argument that is best left to its default."""
+
+
+@dataclass(frozen=True)
+class MaskForm:
+    """How a mask is written for the candidate.
+
+    Attributes:
+        meaning: what its entries mean.
+        axes: how many axes it has: 2 ``(query, key)``, 3 ``(batch, query, key)``, 4 ``(batch, 1, query, key)``.
+        numbers: whether a boolean is given as 0.0 and 1.0.
+    """
+
+    meaning: MaskMeaning = "keep"
+    axes: Literal[2, 3, 4] = 2
+    numbers: bool = False
+
+    def written(self, may_attend: Array) -> Array:
+        """``(batch, head, query, key)`` booleans, True = may attend, in this form."""
+        mask = may_attend[:, :1]
+        if self.axes == 4:
+            pass
+        elif self.axes == 3:
+            mask = mask[:, 0]
+        elif mask.shape[0] == 1 or (mask == mask[:1]).all():
+            mask = mask[0, 0]
+        return self.encoded(mask)
+
+    def encoded(self, mask: Array) -> Array:
+        """A keep-mask of any shape with entries of this meaning."""
+        if self.meaning == "additive":
+            return np.where(mask, 0.0, -np.inf)
+        said = mask if self.meaning == "keep" else ~mask
+        return said.astype(np.float64) if self.numbers else said
+
+    def __str__(self) -> str:
+        return {"keep": "True may attend", "hide": "True is hidden", "additive": "a number added to the scores"}[
+            self.meaning
+        ]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The arguments of a call by the role they play.
+
+    Attributes:
+        arguments: as they stand.
+        roles: role to argument; an argument without a role is in none.
+        extra: values for arguments by name, given by the user.
+    """
+
+    arguments: Sequence[Argument]
+    roles: Mapping[str, Argument]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, arguments: Sequence[Argument], extra: Mapping[str, Any] | None = None) -> Signature:
+        """The signature, each role going to the first argument that has it."""
+        roles: dict[str, Argument] = {}
+        for argument in arguments:
+            role = call_role_of(argument.name)
+            if role is not None and argument.kind not in ("args", "kwargs"):
+                roles.setdefault(role, argument)
+        return cls(arguments, roles, extra or {})
+
+    def has(self, *roles: str) -> bool:
+        """Whether there is an argument for every one of these roles."""
+        return all(role in self.roles for role in roles)
+
+    def role_of(self, argument: Argument) -> str | None:
+        """The role that this argument plays here."""
+        return next((role for role, other in self.roles.items() if other is argument), None)
+
+    def takes(self) -> frozenset[Extra]:
+        """What may come along with the tokens in a call."""
+        found: set[Extra] = set()
+        if self.has("mask"):
+            found |= {"mask", "padding", "documents"}
+        if self.has("padding") or self.has("lengths"):
+            found.add("padding")
+        for role in ("documents", "bias", "sinks"):
+            if self.has(role):
+                found.add(role)  # type: ignore[arg-type]  # the three are Extras by the same names
+        return frozenset(found)
+
+    def bound(self, giver: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments of a call.
+
+        Args:
+            giver: the value for a role, or LEAVE to leave it to the default.
+
+        Raises:
+            CandidateError: a required argument has no value.
+        """
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        by_place = True
+        for argument in self.arguments:
+            if argument.kind in ("args", "kwargs"):
+                by_place = False
+                continue
+            value = self._value(argument, giver)
+            if value is LEAVE:
+                if argument.required:
+                    raise _unknown(argument)
+                by_place = False
+            elif argument.kind == "positional" or (by_place and argument.kind == "either"):
+                args.append(value)
+            else:
+                kwargs[argument.name] = value
+        return args, kwargs
+
+    def _value(self, argument: Argument, giver: Callable[[str], Any]) -> Any:
+        if argument.name in self.extra:
+            return self.extra[argument.name]
+        role = self.role_of(argument)
+        return LEAVE if role is None else giver(role)
+
+
+def _unknown(argument: Argument) -> CandidateError:
+    return CandidateError(
+        f"the call needs an argument {argument.name!r}, and qkv doesn't know what to give for it",
+        hint=f"give it with --call '{{\"{argument.name}\": …}}', or give it a default",
+    )
+
+
+def extras(
+    signature: Signature, spec: AttentionSpec, inputs: Inputs, form: MaskForm, padding_form: MaskForm
+) -> Callable[[str], Any]:
+    """A giver for everything that comes along with the tokens: masks, switches and numbers of the spec."""
+    query_len, key_len = inputs.lengths
+
+    def masked() -> Any:
+        may_attend = _handed(signature, spec, inputs)
+        argument = signature.roles["mask"]
+        if may_attend.all() and not argument.required:
+            return LEAVE
+        return form.written(may_attend)
+
+    def padded() -> Any:
+        if inputs.is_token is None:
+            return LEAVE if not signature.roles["padding"].required else padding_form.encoded(
+                np.ones((inputs.batch, key_len), dtype=bool))  # fmt: skip
+        return padding_form.encoded(inputs.is_token)
+
+    def lengths() -> Any:
+        if inputs.is_token is None:
+            return np.full(inputs.batch, key_len) if signature.roles["lengths"].required else LEAVE
+        return _right_padded_lengths(inputs.is_token)
+
+    givers: dict[str, Callable[[], Any]] = {
+        "mask": masked,
+        "padding": padded,
+        "lengths": lengths,
+        "documents": lambda: _documents(signature, inputs),
+        "bias": lambda: LEAVE if inputs.bias is None else inputs.bias,
+        "causal": lambda: spec.masks(Causal),
+        "scale": lambda: spec.scale if spec.scale is not None else _required(signature, "scale", spec.head_dim),
+        "dropout": lambda: 0.0,
+        "training": lambda: False,
+        "window": lambda: _window(signature, spec),
+        "softcap": lambda: LEAVE if spec.softcap is None else spec.softcap,
+        "sinks": lambda: LEAVE if inputs.sinks is None else inputs.sinks,
+        "alibi_slopes": lambda: LEAVE if spec.alibi is None else np.array(spec.alibi.slopes_for(spec.num_heads)),
+        "cos": lambda: _tables(spec, inputs)[0],
+        "sin": lambda: _tables(spec, inputs)[1],
+        "rope": lambda: tuple(table[None] for table in _tables(spec, inputs)),
+        "position_ids": lambda: np.arange(query_len) + spec.offset_for(query_len, key_len),
+        "query_offset": lambda: spec.offset_for(query_len, key_len),
+        "num_heads": lambda: spec.num_heads,
+        "num_kv_heads": lambda: spec.kv_heads,
+        "group_size": lambda: spec.group_size,
+        "head_dim": lambda: LEAVE if spec.head_dim is None else spec.head_dim,
+        "embed_dim": lambda: LEAVE if spec.embed_dim is None else spec.embed_dim,
+        "enable_gqa": lambda: spec.group_size > 1,
+    }
+    return lambda role: givers[role]() if role in givers else _none_where_required(signature, role)
+
+
+def _none_where_required(signature: Signature, role: str) -> Any:
+    """None for a cache or the like that has no default; the default where there is one."""
+    known_absent = ("cache", "return_weights", "freqs_cis")
+    return None if role in known_absent and signature.roles[role].required else LEAVE
+
+
+def _required(signature: Signature, role: str, head_dim: int | None) -> Any:
+    return head_dim**-0.5 if signature.roles[role].required and head_dim else LEAVE
+
+
+def _handed(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Array:
+    """What a mask argument must say: all of the mask, but for the parts that have an argument of their own."""
+    if signature.has("padding") or signature.has("lengths"):
+        inputs = inputs.but(is_token=None)
+    if signature.has("causal") and spec.mask == Causal():
+        spec = spec.but(mask=type(spec).mask)
+    query_len, key_len = inputs.lengths
+    scores = np.broadcast_to(np.float64(0.0), (inputs.batch, 1, query_len, key_len))
+    if inputs.may_attend is not None:
+        inputs = inputs.but(may_attend=inputs.may_attend[:, :1])
+    may_attend: Array = allowed(Run(spec, inputs, scores=scores))
+    return may_attend
+
+
+def _right_padded_lengths(is_token: Array) -> Array:
+    lengths = is_token.sum(axis=1)
+    if (is_token != (np.arange(is_token.shape[1]) < lengths[:, None])).any():
+        raise NotApplicable("lengths can't say that padding stands on the left")
+    counts: Array = lengths
+    return counts
+
+
+def _documents(signature: Signature, inputs: Inputs) -> Any:
+    if inputs.document is not None:
+        return inputs.document
+    key_len = inputs.lengths[1]
+    return np.zeros((inputs.batch, key_len), dtype=np.int64) if signature.roles["documents"].required else LEAVE
+
+
+def _window(signature: Signature, spec: AttentionSpec) -> Any:
+    sizes = [part.size for part in spec.mask.parts() if isinstance(part, SlidingWindow)]
+    if not sizes:
+        return LEAVE
+    argument = signature.roles["window"]
+    if "tuple" in argument.annotation.lower() or argument.name == "window_size" and not _scalar(argument):
+        return (sizes[0] - 1, 0 if spec.masks(Causal) else sizes[0] - 1)
+    return sizes[0]
+
+
+def _scalar(argument: Argument) -> bool:
+    return argument.required or argument.default is not None or "int" in argument.annotation
+
+
+def _tables(spec: AttentionSpec, inputs: Inputs) -> tuple[Array, Array]:
+    """Cosines and sines of the keys' positions, ``(token, rotary_dims)``, as libraries hand them over."""
+    if spec.rope is None or spec.head_dim is None:
+        raise CandidateError(
+            "the call takes tables of cosines and sines, and the spec has no rope",
+            hint="say which rope is meant, for instance --rope halves",
+        )
+    query_len, key_len = inputs.lengths
+    at = np.arange(query_len) + spec.offset_for(query_len, key_len)
+    angles = at[:, None] * np.array(spec.rope.frequencies(spec.head_dim))
+    angles = np.concatenate([angles, angles], -1) if spec.rope.pairing == "halves" else np.repeat(angles, 2, -1)
+    return np.cos(angles) * spec.rope.attention_factor, np.sin(angles) * spec.rope.attention_factor
+
+
+class NotApplicable(Exception):
+    """A probe that can't be said through this candidate's arguments: it's left out, and nothing is held against it."""
+
+
+def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMeaning | None) -> Iterator[MaskForm]:
+    """Forms a mask argument may want, the likeliest first: the meaning given, or hinted at by the source, or all three."""
+    if not signature.has("mask"):
+        yield MaskForm()
+        return
+    meanings: list[MaskMeaning] = [meaning] if meaning else _ordered(hint)
+    for said in meanings:
+        for axes in (2, 4, 3):
+            yield MaskForm(said, axes)  # type: ignore[arg-type]  # axes is one of the three
+            if said != "additive":
+                yield MaskForm(said, axes, numbers=True)  # type: ignore[arg-type]
+
+
+def _ordered(hint: MaskMeaning | None) -> list[MaskMeaning]:
+    usual: list[MaskMeaning] = ["keep", "additive", "hide"]
+    return usual if hint is None else [hint, *(meaning for meaning in usual if meaning != hint)]

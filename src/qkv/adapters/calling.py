@@ -1,0 +1,106 @@
+"""Calling: a probe's inputs handed to the candidate, in the best precision that it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.messages import Call, DType, Framework, Hosting, Reply, Returned
+from qkv.errors import CandidateError
+
+Array = np.ndarray[Any, Any]
+
+DTYPES: tuple[DType, ...] = ("float64", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the candidate gave for one probe.
+
+    Attributes:
+        output: ``(batch, query, width)``.
+        dtype: the dtype it was computed in: that of the inputs, or the coarser one of the output.
+        weights: ``(batch, head, query, key)`` where it returned them too.
+        changed: arguments that it changed in place.
+        printed: the end of what it printed.
+    """
+
+    output: Array
+    dtype: DType
+    weights: Array | None = None
+    changed: Sequence[str] = ()
+    printed: str = ""
+
+
+@dataclass
+class Caller:
+    """Calls a candidate, and remembers the precision that it takes.
+
+    Attributes:
+        host: who holds it.
+        framework: what its arrays are.
+        dtype: the precision settled on; None before the first call that went well.
+    """
+
+    host: Hosting
+    framework: Framework
+    dtype: DType | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int) -> tuple[Reply, DType]:
+        """The reply, and the precision of the inputs.
+
+        Raises:
+            CandidateError: the candidate fails in every precision; the error is that of the best one.
+        """
+        first: CandidateError | None = None
+        for dtype in DTYPES if self.dtype is None else (self.dtype,):
+            try:
+                reply = self.host.call(Call(args, kwargs, dtype, strided, seed))
+            except CandidateError as error:
+                self.refused[dtype] = error.message
+                if first is None:
+                    first = error
+                if not _speaks_of_dtype(error):
+                    break
+            else:
+                self.dtype = dtype
+                return reply, dtype
+        assert first is not None
+        raise first
+
+
+def _speaks_of_dtype(error: CandidateError) -> bool:
+    said = f"{error.message} {error.detail}".lower()
+    return any(word in said for word in ("dtype", "float", "double", "half", "precision", "type"))
+
+
+def outcome(reply: Reply, given: DType, output: Returned, weights: Array | None) -> Outcome:
+    """The outcome of a call whose output was found; a coarser output than input counts as the precision."""
+    coarser = max(given, output.dtype, key=_coarseness)
+    return Outcome(output.array, coarser, weights, reply.changed, reply.printed)  # type: ignore[arg-type]
+
+
+def _coarseness(dtype: str) -> int:
+    return DTYPES.index(dtype) if dtype in DTYPES else 0  # type: ignore[arg-type]
+
+
+def found(reply: Reply, shaped: Callable[[Array], Array | None], expected: str) -> Returned:
+    """The first array of the reply that ``shaped`` can turn into an output.
+
+    Raises:
+        CandidateError: no array has such a shape.
+    """
+    for returned in reply.returned:
+        if returned.array.dtype.kind not in "fiu":
+            continue
+        output = shaped(returned.array)
+        if output is not None:
+            return Returned(returned.path, output.astype(np.float64), returned.dtype)
+    raise CandidateError(
+        f"the candidate returned {reply.result or 'nothing'}; expected {expected}",
+        hint="return the context vectors; if the axes are in another order, say so with --layout",
+    )

@@ -1,0 +1,179 @@
+"""A candidate that is a function of query, key and value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+
+from qkv.adapters.abilities import Abilities
+from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
+from qkv.adapters.calling import Caller, Outcome, found, outcome
+from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
+from qkv.adapters.messages import Facts
+from qkv.errors import CandidateError
+from qkv.oracle import Inputs
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Layout, MaskMeaning
+
+
+@dataclass
+class FunctionReading:
+    """One way of reading a function: its layout and what its mask argument means.
+
+    Attributes:
+        caller: calls it.
+        facts: what it says of itself.
+        spec: the intention.
+        signature: its arguments by role.
+        layout: order of the axes.
+        mask_form: how a mask is written for it.
+        padding_form: how padding is written for it.
+    """
+
+    caller: Caller
+    facts: Facts
+    spec: AttentionSpec
+    signature: Signature
+    layout: Layout
+    mask_form: MaskForm = field(default_factory=MaskForm)
+    padding_form: MaskForm = field(default_factory=MaskForm)
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it takes. Sizes are free: each axis gets its own."""
+        spec = self.spec
+        head_dim = spec.head_dim or 8
+        return Abilities(
+            num_heads=spec.num_heads,
+            num_kv_heads=spec.kv_heads,
+            head_dim=head_dim,
+            value_dim=spec.value_dim or head_dim,
+            takes=self.signature.takes(),
+            batched=self.layout not in BATCHLESS,
+            free_lengths=True,
+            free_sizes=True,
+        )
+
+    @property
+    def assumptions(self) -> list[str]:
+        """How it was read, in sentences."""
+        said = [f"arrays are {self.layout} ({_spelled(self.layout)})"]
+        if self.signature.has("mask"):
+            said.append(f"in its mask argument {self.signature.roles['mask'].name!r}, {self.mask_form}")
+        if self.signature.has("padding"):
+            said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
+        return said
+
+    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+        """What it gives for these inputs.
+
+        Raises:
+            CandidateError: it fails, or returns no array of the output's shape.
+        """
+        spec = self.spec.but(head_dim=inputs.query.shape[-1])  # type: ignore[union-attr]  # a function is given them
+        give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
+        tensors = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
+
+        def giver(role: str) -> Any:
+            return to_layout(tensors[role], self.layout) if role in tensors else give(role)
+
+        args, kwargs = self.signature.bound(giver)
+        reply, dtype = self.caller.call(args, kwargs, strided=strided, seed=seed)
+        sizes = (inputs.batch, self.spec.num_heads, inputs.lengths[0], inputs.value.shape[-1])  # type: ignore[union-attr]
+        wanted = {"B": sizes[0], "H": sizes[1], "T": sizes[2], "D": sizes[3]}
+        output = found(
+            reply,
+            lambda array: merged_output(array, self.layout, sizes),
+            f"{tuple(wanted[axis] for axis in self.layout)} ({_spelled(self.layout)})",
+        )
+        return outcome(reply, dtype, output, None)
+
+
+def function_readings(
+    caller: Caller,
+    facts: Facts,
+    spec: AttentionSpec,
+    *,
+    layout: Layout | None,
+    mask_meaning: MaskMeaning | None,
+    extra: dict[str, Any],
+) -> Iterator[FunctionReading]:
+    """Every way of reading the function, the likeliest first."""
+    signature = qkv_signature(facts, extra)
+    for said in [layout] if layout else _layouts(facts, spec):
+        own = spec.but(num_heads=1, num_kv_heads=1) if said in HEADLESS and spec.num_heads > 1 and not layout else spec
+        if said in HEADLESS and own.num_heads != 1:
+            raise CandidateError(
+                f"layout {said} has no axis for heads, and the spec has {own.num_heads}",
+                hint="--heads 1, or a layout with an H",
+            )
+        for form in mask_forms(signature, mask_meaning, source_meaning(facts.source)):
+            if _broadcasts(form, said):
+                for padding in padding_forms(signature, mask_meaning):
+                    yield FunctionReading(caller, facts, own, signature, said, form, padding)
+
+
+def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:
+    """The signature of a function of query, key and value; by place where the names don't say it."""
+    signature = Signature.of(facts.call, extra)
+    if signature.has("query", "key", "value"):
+        return signature
+    required = [argument for argument in facts.call if argument.required and argument.kind in ("positional", "either")]
+    if len(required) < 3:
+        raise CandidateError(
+            f"{facts.name} takes {', '.join(argument.name for argument in facts.call) or 'nothing'}; "
+            "expected query, key and value, or x and its weights",
+            hint="name the arguments query, key, value (or q, k, v), or x with w_q, w_k, w_v",
+        )
+    roles = {role: argument for role, argument in signature.roles.items() if argument not in required[:3]}
+    roles |= dict(zip(("query", "key", "value"), required, strict=False))
+    return replace(signature, roles=roles)
+
+
+def _layouts(facts: Facts, spec: AttentionSpec) -> list[Layout]:
+    annotations = " ".join(argument.annotation for argument in facts.call)
+    said = layouts_said(f"{facts.doc}\n{annotations}\n{facts.source}")
+    usual: list[Layout] = ["BHTD", "BTHD", "HTD", "THD", "BTD", "TD"]
+    ordered = [*said, *(layout for layout in usual if layout not in said)]
+    return [layout for layout in ordered if layout not in HEADLESS or spec.num_heads == 1 or layout in said]
+
+
+def _broadcasts(form: MaskForm, layout: Layout) -> bool:
+    """Whether a mask of this form can be added to the scores of this layout."""
+    return form.axes == 2 or (form.axes == 4 and "B" in layout and "H" in layout) or (form.axes == 3 and layout == "BTD")
+
+
+def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[MaskForm]:
+    """Forms of a padding argument; torch's names (``key_padding_mask``) hide, others keep."""
+    if not signature.has("padding"):
+        return [MaskForm()]
+    hides = "padding" in signature.roles["padding"].name.lower() or "pad" in signature.roles["padding"].name.lower()
+    likely, other = (MaskForm("hide"), MaskForm("keep")) if hides else (MaskForm("keep"), MaskForm("hide"))
+    if meaning in ("keep", "hide") and not signature.has("mask"):
+        return [MaskForm(meaning)]
+    return [likely, other]
+
+
+_HIDE = re.compile(r"masked_fill_?\(\s*(\w*mask\w*)(\.bool\(\)|\[[^\]]*\])?\s*,")
+_KEEP = re.compile(
+    r"masked_fill_?\(\s*(~|\w*mask\w*(\[[^\]]*\])?\s*==\s*(0|False)|(torch\.)?logical_not)|"
+    r"where\(\s*\w*mask\w*(\.bool\(\)|\[[^\]]*\])?\s*,\s*\w*(score|att|logit|sim|w)\w*"
+)
+_ADD = re.compile(r"(\+=?\s*\w*mask\w*|\w*mask\w*\s*\+\s*\w*(score|att|logit)\w*)")
+
+
+def source_meaning(source: str) -> MaskMeaning | None:
+    """What the source seems to take a mask argument for: only the order in which meanings are tried follows it."""
+    for pattern, meaning in ((_KEEP, "keep"), (_HIDE, "hide"), (_ADD, "additive")):
+        if pattern.search(source):
+            return meaning  # type: ignore[return-value]  # one of the three
+    return None
+
+
+def _spelled(layout: Layout) -> str:
+    return ", ".join({"B": "batch", "H": "head", "T": "token", "D": "dim"}[axis] for axis in layout)
+
+

@@ -1,0 +1,304 @@
+"""A candidate that is given tokens and projects them itself: a module, or a function of x and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from qkv.adapters.abilities import Abilities, Extra
+from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
+from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
+from qkv.adapters.function import padding_forms, source_meaning
+from qkv.adapters.messages import Facts
+from qkv.adapters.projections import ProjectionReading, randomised, readings_of
+from qkv.errors import CandidateError
+from qkv.oracle import Inputs, Linear, Parameters
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import MaskMeaning
+
+TokenLayout = Literal["BTE", "TBE", "TE"]
+"""Order of the axes batch, token, embedding in a module's input and output."""
+
+
+@dataclass
+class TokensReading:
+    """One way of reading a candidate that takes tokens.
+
+    Attributes:
+        caller: calls it.
+        facts: what it says of itself.
+        spec: the intention.
+        signature: its call's arguments by role.
+        parameters: its projections.
+        words: how the projections were read.
+        sinks: its sinks.
+        layout: order of the axes of tokens.
+        weights: arrays to hand over with every call by role (``w_q``), for functions of x and weights.
+        mask_form: how a mask is written for it.
+        padding_form: how padding is written for it.
+        max_tokens: longest sequence it takes.
+    """
+
+    caller: Caller
+    facts: Facts
+    spec: AttentionSpec
+    signature: Signature
+    parameters: Parameters
+    words: str
+    sinks: Array | None = None
+    layout: TokenLayout = "BTE"
+    weights: Mapping[str, Array] = field(default_factory=dict)
+    mask_form: MaskForm = field(default_factory=MaskForm)
+    padding_form: MaskForm = field(default_factory=MaskForm)
+    max_tokens: int | None = None
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it takes. Its sizes are those of its projections."""
+        spec, parameters = self.spec, self.parameters
+        takes: set[Extra] = set(self.signature.takes())
+        if self.signature.has("source") or self.signature.has("query", "key"):
+            takes.add("source")
+        return Abilities(
+            num_heads=spec.num_heads,
+            num_kv_heads=spec.kv_heads,
+            head_dim=parameters.q_proj.weight.shape[0] // spec.num_heads,
+            value_dim=parameters.v_proj.weight.shape[0] // spec.kv_heads,
+            embed_dim=parameters.q_proj.weight.shape[1],
+            parameters=parameters,
+            sinks=self.sinks,
+            takes=frozenset(takes),
+            max_tokens=self.max_tokens,
+            batched=self.layout != "TE",
+            free_lengths=False,
+        )
+
+    @property
+    def assumptions(self) -> list[str]:
+        """How it was read, in sentences."""
+        said = [self.words] if self.words else []
+        if self.layout != "BTE":
+            said.append("x is time first, (token, batch, embed)" if self.layout == "TBE" else "x is (token, embed)")
+        if self.signature.has("mask"):
+            said.append(f"in its mask argument {self.signature.roles['mask'].name!r}, {self.mask_form}")
+        if self.signature.has("padding"):
+            said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
+        return said
+
+    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+        """What it gives for these inputs.
+
+        Raises:
+            CandidateError: it fails, or returns no array of the output's shape.
+        """
+        spec = self.spec.but(head_dim=self.abilities.head_dim)
+        give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
+        source = inputs.x if inputs.source is None else inputs.source
+        value_source = source if inputs.value_source is None else inputs.value_source
+        tokens = {"x": inputs.x, "query": inputs.x, "key": source, "value": value_source, "source": source}
+
+        def giver(role: str) -> Any:
+            if role in self.weights:
+                return self.weights[role]
+            return self._laid_out(tokens[role]) if role in tokens else give(role)
+
+        args, kwargs = self.signature.bound(giver)
+        reply, dtype = self.caller.call(args, kwargs, strided=strided, seed=seed)
+        batch, queries = inputs.batch, inputs.lengths[0]
+        width = self._width()
+        given_by_heads = (batch, self.spec.num_heads, queries, width // self.spec.num_heads)
+
+        def shaped(array: Array) -> Array | None:
+            expected = {"BTE": (batch, queries, width), "TBE": (queries, batch, width), "TE": (queries, width)}
+            if array.shape == expected[self.layout]:
+                return self._laid_back(array)
+            if array.shape == given_by_heads and not self.spec.out_proj and self.spec.num_heads > 1:
+                return np.ascontiguousarray(np.transpose(array, (0, 2, 1, 3))).reshape(batch, queries, width)
+            return array[None] if batch == 1 and array.shape == (queries, width) else None
+
+        output = found(reply, shaped, f"{(batch, queries, width)} (batch, token, embed)")
+        weights = _weights(reply.returned, (batch, self.spec.num_heads, queries, inputs.lengths[1]))
+        return outcome(reply, dtype, output, weights)
+
+    def _width(self) -> int:
+        if self.spec.out_proj and self.parameters.out_proj is not None:
+            return int(self.parameters.out_proj.weight.shape[0])
+        return self.spec.num_heads * (self.parameters.v_proj.weight.shape[0] // self.spec.kv_heads)
+
+    def _laid_out(self, tokens: Array | None) -> Array:
+        assert tokens is not None
+        if self.layout == "TBE":
+            return np.ascontiguousarray(np.swapaxes(tokens, 0, 1))
+        return tokens[0] if self.layout == "TE" else tokens
+
+    def _laid_back(self, output: Array) -> Array:
+        if self.layout == "TBE":
+            return np.ascontiguousarray(np.swapaxes(output, 0, 1))
+        return output[None] if self.layout == "TE" else output
+
+
+def _weights(returned: Sequence[Any], shape: tuple[int, ...]) -> Array | None:
+    return next((item.array for item in returned if item.array.shape == shape), None)
+
+
+def module_readings(
+    caller: Caller,
+    facts: Facts,
+    spec: AttentionSpec,
+    *,
+    layout: TokenLayout | None,
+    mask_meaning: MaskMeaning | None,
+    given: Mapping[str, str],
+    extra: dict[str, Any],
+    seed: int,
+    max_tokens: int | None,
+    specify: Callable[[AttentionSpec, Parameters], AttentionSpec],
+) -> Iterator[TokensReading]:
+    """Every way of reading a built module, the likeliest first. Its parameters get new values, so that none hides.
+
+    Args:
+        specify: the spec with the sizes that the parameters show.
+    """
+    signature = Signature.of(facts.call, extra)
+    if not (signature.has("x") or signature.has("query")):
+        signature = _first_as_x(signature, facts)
+    projections = readings_of(facts, spec, given)
+    state = caller.host.state()
+    names = sorted({name for reading in projections for name in reading.names})
+    new = randomised(facts, names, state, np.random.default_rng([seed, 1]))
+    new |= _well_conditioned(projections[0], {**state, **new}, names)
+    caller.host.assign(new)
+    state = {**state, **new}
+    for reading in projections:
+        parameters = reading.parameters(state)
+        read = specify(spec, parameters)
+        yield from _with_forms(
+            TokensReading(
+                caller, facts, read, signature, parameters, reading.words, reading.sinks(state), max_tokens=max_tokens
+            ),
+            layout,
+            mask_meaning,
+        )
+
+
+def _with_forms(
+    reading: TokensReading, layout: TokenLayout | None, mask_meaning: MaskMeaning | None
+) -> Iterator[TokensReading]:
+    layouts = [layout] if layout else token_layouts(reading.facts)
+    torch_own = reading.facts.class_name == "MultiheadAttention" and not reading.facts.file
+    hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source)
+    for said in layouts:
+        for form in mask_forms(reading.signature, mask_meaning, hint):
+            for padding in padding_forms(reading.signature, mask_meaning):
+                yield replace(reading, layout=said, mask_form=form, padding_form=padding)
+
+
+def token_layouts(facts: Facts) -> list[TokenLayout]:
+    """Layouts that the candidate may mean: batch first, unless it says of itself that it isn't."""
+    if facts.attributes.get("batch_first") is False:
+        return ["TBE"]
+    return ["BTE"] if facts.is_module else ["BTE", "TE"]
+
+
+def _first_as_x(signature: Signature, facts: Facts) -> Signature:
+    first = next((argument for argument in facts.call if argument.kind in ("positional", "either")), None)
+    if first is None:
+        raise CandidateError(
+            f"{facts.name} takes no tokens: its call has no arguments", hint="give forward an argument x"
+        )
+    others = {role: argument for role, argument in signature.roles.items() if argument is not first}
+    return replace(signature, roles={"x": first, **others})
+
+
+def _well_conditioned(reading: ProjectionReading, state: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    """The output projection made orthogonal, so that the heads' contexts can be read back from the output exactly."""
+    out_proj = reading.parameters(state).out_proj
+    if out_proj is None:
+        return {}
+    for name in names:
+        array = state[name]
+        for turned in (False, True):
+            matrix = array.T if turned and array.ndim == 2 else array
+            if matrix.shape == out_proj.weight.shape and np.array_equal(matrix, out_proj.weight):
+                even = orthogonal(matrix)
+                return {name: np.ascontiguousarray(even.T) if turned else even}
+    return {}
+
+
+def orthogonal(matrix: Array) -> Array:
+    """The matrix with all its singular values set to one."""
+    left, _, right = np.linalg.svd(matrix, full_matrices=False)
+    even: Array = left @ right
+    return even
+
+
+def weights_function_readings(
+    caller: Caller,
+    facts: Facts,
+    spec: AttentionSpec,
+    *,
+    layout: TokenLayout | None,
+    mask_meaning: MaskMeaning | None,
+    extra: dict[str, Any],
+    seed: int,
+) -> Iterator[TokensReading]:
+    """Every way of reading a function of x and weights: weights as ``(in, out)`` or ``(out, in)``."""
+    signature = Signature.of(facts.call, extra)
+    parameters = drawn_parameters(spec, signature, np.random.default_rng([seed, 2]))
+    for words, turned in (("weights are (in, out): x @ w", True), ("weights are (out, in): x @ w.T", False)):
+        reading = TokensReading(
+            caller, facts, spec, signature, parameters, words, weights=handed_weights(signature, parameters, turned)
+        )
+        yield from _with_forms(reading, layout, mask_meaning)
+
+
+def drawn_parameters(spec: AttentionSpec, signature: Signature, rng: np.random.Generator) -> Parameters:
+    """Random projections of the spec's sizes, with the biases and the output projection that the signature asks for."""
+    head_dim = spec.head_dim or 8
+    value_dim = spec.value_dim or head_dim
+    embed = spec.embed_dim or spec.num_heads * head_dim
+
+    def projection(out: int, into: int, bias: bool) -> Linear:
+        weight = 1.5 * rng.normal(size=(out, into)) / into**0.5
+        return Linear(weight, 0.5 * rng.normal(size=out) if bias else None)
+
+    fused = signature.has("b_qkv")
+    out_proj = projection(embed, spec.num_heads * value_dim, signature.has("b_o")) if signature.has("w_o") else None
+    return Parameters(
+        q_proj=projection(spec.num_heads * head_dim, embed, fused or signature.has("b_q")),
+        k_proj=projection(spec.kv_heads * head_dim, embed, fused or signature.has("b_k")),
+        v_proj=projection(spec.kv_heads * value_dim, embed, fused or signature.has("b_v")),
+        out_proj=None if out_proj is None else replace(out_proj, weight=orthogonal(out_proj.weight)),
+    )
+
+
+def handed_weights(signature: Signature, parameters: Parameters, turned: bool) -> dict[str, Array]:
+    """The arrays to hand over by role."""
+    projections = {
+        "q": parameters.q_proj,
+        "k": parameters.k_proj,
+        "v": parameters.v_proj,
+        "o": parameters.out_proj,
+        "qkv": _stacked([parameters.q_proj, parameters.k_proj, parameters.v_proj]),
+        "kv": _stacked([parameters.k_proj, parameters.v_proj]),
+    }
+    handed: dict[str, Array] = {}
+    for name, projection in projections.items():
+        if projection is None:
+            continue
+        if signature.has(f"w_{name}"):
+            handed[f"w_{name}"] = np.ascontiguousarray(projection.weight.T) if turned else projection.weight
+        if signature.has(f"b_{name}") and projection.bias is not None:
+            handed[f"b_{name}"] = projection.bias
+    return handed
+
+
+def _stacked(projections: Sequence[Linear]) -> Linear:
+    biases = [projection.bias for projection in projections]
+    return Linear(
+        np.concatenate([projection.weight for projection in projections]),
+        None if any(bias is None for bias in biases) else np.concatenate(biases),  # type: ignore[arg-type]  # none is None
+    )

@@ -1,0 +1,160 @@
+"""Opening: from a candidate's name or object to all the ways it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qkv.adapters.binding import Signature
+from qkv.adapters.calling import Caller
+from qkv.adapters.construction import Construction, Sizes, alternatives, arguments_for, default_sizes
+from qkv.adapters.function import FunctionReading, function_readings
+from qkv.adapters.messages import Facts, Hosting
+from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
+from qkv.errors import CandidateError
+from qkv.oracle import Parameters
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import MaskMeaning
+
+
+@dataclass(frozen=True)
+class Conventions:
+    """What the user said of the candidate itself, beside the spec.
+
+    Attributes:
+        layout: order of its axes.
+        mask_meaning: what its mask argument means.
+        init: arguments of its constructor.
+        weights: its projections' names.
+        call: values for further arguments of its call.
+        seed: seed of its new parameters.
+    """
+
+    layout: str | None = None
+    mask_meaning: MaskMeaning | None = None
+    init: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
+    call: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+TOKEN_LAYOUTS = ("BTE", "TBE", "TE")
+
+
+def kind_of(facts: Facts) -> str:
+    """``module``, ``function of query, key and value`` or ``function of x and weights``."""
+    if facts.what != "function":
+        return "module"
+    signature = Signature.of(facts.call)
+    takes_weights = signature.has("w_q") or signature.has("w_qkv")
+    return "function of x and weights" if takes_weights else "function of query, key and value"
+
+
+def built(host: Hosting, facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]) -> tuple[
+    Facts, Construction | None
+]:  # fmt: skip
+    """The candidate ready to be called: classes are constructed, in the first way that their constructor takes.
+
+    Raises:
+        CandidateError: no way of constructing it works; the error is that of the first.
+    """
+    if facts.what != "class":
+        return facts, None
+    sizes = default_sizes(spec, stated)
+    choices = {"given": said.init, "stated": stated, "class_name": facts.class_name}
+    first = arguments_for(facts.init, spec, sizes, **choices)  # type: ignore[arg-type]  # spelled out by the three names
+    first_error: CandidateError | None = None
+    for construction in (first, *_others(facts, spec, sizes, choices)):
+        try:
+            return host.build(construction.kwargs), construction
+        except CandidateError as error:
+            first_error = first_error or error
+            if error.fatal:
+                break
+    assert first_error is not None
+    raise first_error
+
+
+def _others(facts: Facts, spec: AttentionSpec, sizes: Sizes, choices: Mapping[str, Any]) -> Iterator[Construction]:
+    yield from alternatives(facts.init, spec, sizes, **choices)
+
+
+def readings(
+    caller: Caller, facts: Facts, construction: Construction | None, spec: AttentionSpec, said: Conventions,
+    stated: frozenset[str],
+) -> Iterator[FunctionReading | TokensReading]:  # fmt: skip
+    """Every way of reading a candidate that is ready to be called, under one spec; the likeliest first."""
+    kind = kind_of(facts)
+    extra = dict(said.call)
+    if kind == "function of query, key and value":
+        yield from function_readings(
+            caller,
+            facts,
+            sized_for_function(spec, stated),
+            layout=said.layout,  # type: ignore[arg-type]  # the command line offers the layouts only
+            mask_meaning=said.mask_meaning,
+            extra=extra,
+        )
+    elif kind == "function of x and weights":
+        yield from weights_function_readings(
+            caller, facts, sized_for_weights(facts, spec, stated), layout=said.layout, mask_meaning=said.mask_meaning,  # type: ignore[arg-type]
+            extra=extra, seed=said.seed,
+        )  # fmt: skip
+    else:
+        heads = construction.sizes.num_heads if construction else None
+        yield from module_readings(
+            caller, facts, spec, layout=said.layout, mask_meaning=said.mask_meaning, given=said.weights, extra=extra,  # type: ignore[arg-type]
+            seed=said.seed, max_tokens=construction.sizes.context_length if construction else None,
+            specify=lambda spec, parameters: sized_by(spec, parameters, stated, heads),
+        )  # fmt: skip
+
+
+def sized_for_function(spec: AttentionSpec, stated: frozenset[str]) -> AttentionSpec:
+    """The spec with a size for every axis that it leaves open, no two alike."""
+    heads = spec.num_heads if "num_heads" in stated or spec.num_heads > 1 else 6
+    head_dim = spec.head_dim or 8
+    return spec.but(num_heads=heads, head_dim=head_dim, value_dim=spec.value_dim or head_dim)
+
+
+def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str]) -> AttentionSpec:
+    """The same for functions of x and weights: heads only where the function takes their number."""
+    takes_heads = Signature.of(facts.call).has("num_heads")
+    heads = spec.num_heads if "num_heads" in stated or spec.num_heads > 1 else (6 if takes_heads else 1)
+    head_dim = spec.head_dim or 8
+    fused = Signature.of(facts.call).has("w_qkv")
+    embed = spec.embed_dim or (heads * head_dim if fused else heads * head_dim + 8)
+    out = Signature.of(facts.call).has("w_o")
+    return spec.but(num_heads=heads, head_dim=head_dim, embed_dim=embed, out_proj=out)
+
+
+def sized_by(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], heads: int | None) -> AttentionSpec:
+    """The spec with the sizes that a candidate's own parameters show.
+
+    Raises:
+        CandidateError: the spec's heads don't fit the parameters.
+    """
+    width, kv_width = parameters.q_proj.weight.shape[0], parameters.k_proj.weight.shape[0]
+    num_heads = heads if heads and "num_heads" not in stated and spec.num_heads == 1 else spec.num_heads
+    if width % num_heads:
+        raise CandidateError(
+            f"q_proj gives {width} channels, which {num_heads} heads can't share evenly",
+            hint=f"--heads with a number that divides {width}",
+        )
+    head_dim = width // num_heads
+    kv_heads = kv_width // head_dim
+    if kv_heads < 1 or kv_width % head_dim or num_heads % kv_heads:
+        raise CandidateError(
+            f"k_proj gives {kv_width} channels, which is no number of heads of {head_dim} that {num_heads} query heads can share",
+            hint="say which arrays are the projections: --weights k_proj=NAME",
+        )
+    value_dim = parameters.v_proj.weight.shape[0] // kv_heads
+    return spec.but(
+        num_heads=num_heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        value_dim=value_dim,
+        embed_dim=parameters.q_proj.weight.shape[1],
+        out_proj=parameters.out_proj is not None and (spec.out_proj or "out_proj" not in stated),
+        projection_bias=any(p.bias is not None for p in (parameters.q_proj, parameters.k_proj, parameters.v_proj)),
+    )

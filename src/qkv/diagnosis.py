@@ -1,0 +1,269 @@
+"""Diagnosis: which faults give the candidate's own numbers back.
+
+Every catalogue entry, then every estimated constant, then pairs of entries are tried on one failing probe; what
+reproduces it must reproduce all the others too, the ones that passed included. So a diagnosis can't be a story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+
+import numpy as np
+
+from qkv.comparison import Comparison, Expectation, Floats
+from qkv.errors import ShapeError
+from qkv.faults import CATALOGUE, Family, Variant
+from qkv.oracle import Replacements, Run, resume
+from qkv.probes import Probe
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One probe, what was expected of it, and what the candidate gave.
+
+    Attributes:
+        probe: the inputs.
+        expected: the oracle's answer and its tolerance.
+        output: the candidate's, ``(batch, query, width)``.
+    """
+
+    probe: Probe
+    expected: Expectation
+    output: Floats
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The two beside each other."""
+        return self.expected.compare(self.output)
+
+    @property
+    def cost(self) -> int:
+        """How much work the oracle has with it."""
+        return int(np.prod(self.expected.run.weights.shape))
+
+    def reproduced_by(self, output: Floats) -> float | None:
+        """The largest error of ``output`` against the candidate's, in units of the tolerance; None beyond it."""
+        if output.shape != self.output.shape:
+            return None
+        return self._as_expectation.agrees(output)
+
+    @cached_property
+    def _as_expectation(self) -> Expectation:
+        expected = self.expected
+        return Expectation(expected.run.but(output=self.output), expected.tolerance, expected.judged, expected.num_heads)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One fault, or a pair, that gives the candidate's numbers.
+
+    Attributes:
+        variants: the faults, each in the way it is made.
+        error: largest error of the reproduction over all probes, in units of the tolerance.
+    """
+
+    variants: tuple[Variant, ...]
+    error: float
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the faults."""
+        return tuple(variant.fault.id for variant in self.variants)
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Order among explanations that reproduce equally well: few faults before many, common before rare."""
+        order = list(CATALOGUE)
+        return (
+            len(self.variants),
+            -min(variant.fault.commonness for variant in self.variants),
+            sum(order.index(variant.fault.id) for variant in self.variants),
+        )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found.
+
+    Attributes:
+        best: the explanation to report; None where nothing reproduces the candidate.
+        alternatives: others that reproduce it just as well.
+    """
+
+    best: Explanation | None = None
+    alternatives: tuple[Explanation, ...] = field(default=())
+
+
+IMPOSSIBLE = (ShapeError, ValueError, IndexError)
+"""What a replacement raises that can't be made on these inputs, or two that don't go together."""
+
+QUICK_COST = 4000
+"""Weights in a probe that is quick enough to try the whole catalogue on."""
+
+
+def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diagnosis:
+    """The faults that reproduce every observation, the likeliest first."""
+    failing = [observation for observation in observations if not observation.comparison.agrees]
+    if not failing:
+        return Diagnosis()
+    screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
+    others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
+    with np.errstate(all="ignore"):
+        searches = [_singles(screen), _families(screen, failing), _fits(screen, others)]
+        searches += [_pairs(screen)] if pairs else []
+        for search in searches:
+            found = _verified(search, screen, others)
+            if found:
+                return _ranked(found)
+    return Diagnosis()
+
+
+def twin(run: Run, replacements: Replacements) -> Run | None:
+    """The oracle's run with some stages replaced; None where the replacement is impossible on these inputs."""
+    first = min(replacements)
+    try:
+        return resume(run.before[first], replacements, first.order)
+    except IMPOSSIBLE:
+        return None
+
+
+def _singles(screen: Observation) -> Iterator[tuple[Variant, ...]]:
+    run = screen.expected.run
+    for fault in CATALOGUE.values():
+        for variant in fault.variants(run.spec):
+            given = twin(run, variant.replacements)
+            if given is not None and screen.reproduced_by(given.output) is not None:
+                yield (variant,)
+
+
+def _verified(
+    search: Iterable[tuple[Variant, ...]], screen: Observation, others: Sequence[Observation]
+) -> list[Explanation]:
+    found = []
+    for variants in search:
+        replacements = {stage: new for variant in variants for stage, new in variant.replacements.items()}
+        errors = []
+        for observation in (screen, *others):
+            given = twin(observation.expected.run, replacements)
+            error = None if given is None else observation.reproduced_by(given.output)
+            if error is None:
+                break
+            errors.append(error)
+        else:
+            found.append(Explanation(variants, max(errors)))
+    return found
+
+
+def _ranked(found: list[Explanation]) -> Diagnosis:
+    closest = min(explanation.error for explanation in found)
+    near = [explanation for explanation in found if explanation.error <= max(1e3 * closest, 1e-6)]
+    near.sort(key=lambda explanation: (explanation.rank, explanation.error))
+    one_each = [next(group) for _, group in groupby(near, key=lambda explanation: explanation.ids)]
+    return Diagnosis(one_each[0], tuple(one_each[1:]))
+
+
+def _families(screen: Observation, failing: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
+    run = screen.expected.run
+    for fault in CATALOGUE.values():
+        if fault.family is None or fault.absent(run.spec, run.inputs):
+            continue
+        value = estimate(fault.family, screen)
+        if value is not None:
+            note = fault.family.note(run.spec, run.inputs, value)
+            yield (Variant(fault, fault.family.replacements(value), note),)
+
+
+def estimate(family: Family, observation: Observation) -> float | None:
+    """The number for which the family gives the candidate's output; None where none does.
+
+    Gauss-Newton with a numerical derivative, from the start that comes nearest.
+    """
+    judged = observation.expected.judged[..., None]
+    target = observation.comparison.got
+
+    def residual(value: float) -> Floats | None:
+        given = twin(observation.expected.run, family.replacements(value))
+        if given is None:
+            return None
+        rows = given.output.reshape(target.shape)
+        difference = np.where(judged, rows - target, 0.0)
+        return difference if np.isfinite(difference).all() else None
+
+    tried = [(float(np.sum(error**2)), start) for start in family.starts if (error := residual(start)) is not None]
+    for _, value in sorted(tried)[:2]:
+        value = _refined(residual, value)
+        error = residual(value)
+        if error is not None and (np.abs(error).max(axis=-1) <= observation.expected.tolerance).all():
+            return value
+    return None
+
+
+def _refined(residual: object, value: float) -> float:
+    error_at = residual
+    assert callable(error_at)
+    for _ in range(30):
+        here = error_at(value)
+        step = 1e-6 * max(abs(value), 1e-3)
+        ahead = error_at(value + step)
+        if here is None or ahead is None:
+            return value
+        slope = (ahead - here) / step
+        steepness = float(np.sum(slope**2))
+        if steepness == 0.0:
+            return value
+        move = -float(np.sum(slope * here)) / steepness
+        value, moved = _damped(error_at, value, move, float(np.sum(here**2)))
+        if abs(moved) <= 1e-13 * max(abs(value), 1e-9):
+            return value
+    return value
+
+
+def _damped(error_at: object, value: float, move: float, before: float) -> tuple[float, float]:
+    assert callable(error_at)
+    for _ in range(8):
+        error = error_at(value + move)
+        if error is not None and float(np.sum(error**2)) <= before:
+            return value + move, move
+        move /= 4
+    return value, 0.0
+
+
+def _fits(screen: Observation, others: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
+    return iter(())
+
+
+def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
+    """Pairs of faults that give the screen's numbers; one of the two may be invisible there and show on other probes."""
+    run = screen.expected.run
+    seen, unseen = [], []
+    for fault in CATALOGUE.values():
+        for variant in fault.variants(run.spec):
+            given = twin(run, variant.replacements)
+            if given is not None:
+                visible = screen.expected.agrees(given.output) is None
+                (seen if visible else unseen).append((variant, given))
+    seen.sort(key=lambda item: min(item[0].replacements))
+    for place, (first, given) in enumerate(seen):
+        if screen.reproduced_by(given.output) is not None:
+            yield from ((first, second) for second, _ in unseen if _apart(first, second))
+        for second, _ in seen[place + 1 :]:
+            if _apart(first, second) and screen.reproduced_by(_both(given, run, first, second)) is not None:
+                yield (first, second)
+
+
+def _apart(first: Variant, second: Variant) -> bool:
+    """Whether two variants are of two faults that replace different stages."""
+    return first.fault is not second.fault and not set(first.replacements) & set(second.replacements)
+
+
+def _both(given: Run, run: Run, first: Variant, second: Variant) -> Floats:
+    """The output under both variants, from the run under the first one; NaN where it is impossible."""
+    start = min(second.replacements)
+    before = given.before.get(start) or run.before[start]
+    try:
+        return resume(before, {**first.replacements, **second.replacements}, start.order).output
+    except IMPOSSIBLE:
+        return np.full_like(run.output, np.nan)

@@ -1,0 +1,69 @@
+"""Probes of length: ordinary, one token, one sequence, long, far, and other numbers of queries than of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from qkv.masks import SlidingWindow
+from qkv.probes.probe import Probe, Setting, probe
+from qkv.spec import AttentionSpec
+
+FAR = 300
+"""Tokens of the far probe: bfloat16 counts whole numbers to 256 only."""
+
+
+@probe
+def ordinary(setting: Setting) -> Iterator[Probe]:
+    """Seven tokens, two sequences, every axis its own size."""
+    tokens = setting.longest(7)
+    if setting.abilities.free_lengths or "source" in setting.abilities.takes:
+        yield Probe("ordinary", "most faults", setting.inputs("ordinary", queries=tokens, keys=tokens))
+    else:
+        yield Probe("ordinary", "most faults", setting.inputs("ordinary", queries=tokens))
+
+
+@probe
+def fewer_queries(setting: Setting) -> Iterator[Probe]:
+    """Decoding with a cache, or cross attention: where the causal corner and the query's position show."""
+    if not setting.abilities.free_lengths:
+        return
+    keys = setting.longest(9)
+    for queries in (3, 1):
+        name = f"{queries} of {keys}"
+        yield Probe(f"fewer-queries {name}", "the causal corner and the queries' positions", setting.inputs(
+            name, queries=queries, keys=keys))  # fmt: skip
+
+
+@probe
+def long(setting: Setting) -> Iterator[Probe]:
+    """Over twice the window, and a length that is no multiple of a block."""
+    tokens = setting.longest(max(2 * _window(setting.spec) + 3, 33))
+    if tokens > 7:
+        yield Probe("long", "windows, and sums over many keys", setting.inputs("long", queries=tokens))
+
+
+@probe
+def far(setting: Setting) -> Iterator[Probe]:
+    """Positions in the hundreds, where low precision and wrong frequencies show."""
+    if setting.spec.rope is not None or setting.spec.alibi is not None:
+        tokens = setting.longest(FAR)
+        if tokens > 33:
+            yield Probe("far", "positions in low precision", setting.inputs("far", batch=1, queries=tokens))
+
+
+@probe
+def one_sequence(setting: Setting) -> Iterator[Probe]:
+    """A batch of one, where a forgotten batch axis hides or crashes."""
+    if setting.abilities.batched:
+        tokens = setting.longest(5)
+        yield Probe("one-sequence", "confused batch axes", setting.inputs("one sequence", batch=1, queries=tokens))
+
+
+@probe
+def one_token(setting: Setting) -> Iterator[Probe]:
+    """A single token attends to itself: its context vector is its own value."""
+    yield Probe("one-token", "axes of size one", setting.inputs("one token", queries=1))
+
+
+def _window(spec: AttentionSpec) -> int:
+    return max((part.size for part in spec.mask.parts() if isinstance(part, SlidingWindow)), default=0)

@@ -1,0 +1,101 @@
+"""Probe: inputs made to expose faults that ordinary ones hide. One kind a function; each says what it exposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.abilities import Abilities
+from qkv.oracle import Inputs
+from qkv.spec import AttentionSpec
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One call to make of the candidate.
+
+    Attributes:
+        name: the kind's name, with what tells this one from others of its kind.
+        exposes: what it is for, in a clause.
+        inputs: what is given.
+        strided: whether the arrays are handed over not contiguous.
+        seed: seed of the candidate's own random numbers.
+    """
+
+    name: str
+    exposes: str
+    inputs: Inputs
+    strided: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What probes are made for.
+
+    Attributes:
+        spec: the intention.
+        abilities: what the candidate takes.
+        seed: seed of the inputs.
+    """
+
+    spec: AttentionSpec
+    abilities: Abilities
+    seed: int = 0
+
+    def fits(self, tokens: int) -> bool:
+        """Whether the candidate takes a sequence of so many tokens."""
+        return self.abilities.max_tokens is None or tokens <= self.abilities.max_tokens
+
+    def longest(self, tokens: int) -> int:
+        """``tokens``, or as many as the candidate takes."""
+        limit = self.abilities.max_tokens
+        return tokens if limit is None else min(tokens, limit)
+
+    def inputs(
+        self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0, **extra: Any
+    ) -> Inputs:
+        """Random inputs of these sizes. ``gain`` multiplies the scores; ``extra`` are further fields of Inputs."""
+        able = self.abilities
+        keys = queries if keys is None else keys
+        batch = batch if able.batched else 1
+        rng = np.random.default_rng([self.seed, *name.encode()])
+        sinks = able.sinks
+        if self.spec.sinks and sinks is None:
+            sinks = rng.normal(size=able.num_heads)
+        if self.spec.sinks:
+            extra["sinks"] = sinks
+        if able.from_tokens:
+            x = rng.normal(size=(batch, queries, able.embed_dim)) * gain**0.5
+            if keys != queries:
+                extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
+            elif "source" in able.takes:
+                extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
+            return Inputs(x=x, parameters=able.parameters, **extra)
+        return Inputs(
+            query=gain * rng.normal(size=(batch, able.num_heads, queries, able.head_dim)),
+            key=rng.normal(size=(batch, able.num_kv_heads, keys, able.head_dim)),
+            value=rng.normal(size=(batch, able.num_kv_heads, keys, able.value_dim)),
+            **extra,
+        )
+
+
+Maker = Callable[[Setting], Iterator[Probe]]
+
+PROBES: dict[str, Maker] = {}
+"""Every kind of probe by its name, in the order they are tried."""
+
+
+def probe(maker: Maker) -> Maker:
+    """A decorator that enters a kind of probe, under its function's name."""
+    PROBES[maker.__name__.replace("_", "-")] = maker
+    return maker
+
+
+def probes_for(setting: Setting) -> Iterator[Probe]:
+    """All probes that fit a setting, the ordinary one first."""
+    for maker in PROBES.values():
+        yield from maker(setting)

@@ -1,0 +1,75 @@
+"""Probes of who may see whom: padding on either side, packed documents, masks handed over, rows without any key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qkv.masks import Documents
+from qkv.probes.probe import Probe, Setting, probe
+
+
+@probe
+def padding(setting: Setting) -> Iterator[Probe]:
+    """Two sequences of unequal length, padded on the right and on the left."""
+    if "padding" not in setting.abilities.takes or not setting.abilities.batched:
+        return
+    tokens = setting.longest(7)
+    position = np.arange(tokens)
+    lengths = np.array([[max(tokens - 3, 1)], [tokens - 1]])
+    for side, is_token in (("right", position < lengths), ("left", position >= tokens - lengths)):
+        inputs = setting.inputs(f"padding {side}", queries=tokens, is_token=is_token)
+        yield Probe(f"padding on the {side}", "padding seen, or on the wrong side", inputs)
+
+
+@probe
+def documents(setting: Setting) -> Iterator[Probe]:
+    """Documents of unequal lengths in one sequence."""
+    if not setting.spec.masks(Documents) or "documents" not in setting.abilities.takes:
+        return
+    tokens = setting.longest(9)
+    rows = [[0] * 4 + [1] * 5, [0] * 2 + [1] * 4 + [2] * 3]
+    document = np.array([row[:tokens] for row in rows])[: 2 if setting.abilities.batched else 1]
+    inputs = setting.inputs("documents", queries=tokens, document=document)
+    yield Probe("documents", "texts that see each other", inputs)
+
+
+@probe
+def handed_mask(setting: Setting) -> Iterator[Probe]:
+    """A mask of no regular shape that leaves every query a key: its polarity and what is done with it show."""
+    if "mask" not in setting.abilities.takes:
+        return
+    tokens = setting.longest(6)
+    rng = np.random.default_rng([setting.seed, 6])
+    may_attend = rng.random((1, 1, tokens, tokens)) < 0.55
+    may_attend |= np.eye(tokens, dtype=bool)
+    yield Probe(
+        "handed-mask",
+        "a mask read the other way round, or not applied",
+        setting.inputs("handed mask", queries=tokens, may_attend=may_attend),
+    )
+
+
+@probe
+def empty_row(setting: Setting) -> Iterator[Probe]:
+    """A query that may attend to nothing."""
+    if "mask" not in setting.abilities.takes:
+        return
+    tokens = setting.longest(5)
+    may_attend = np.ones((1, 1, tokens, tokens), dtype=bool)
+    may_attend[..., 2 % tokens, :] = False
+    yield Probe(
+        "empty-row", "NaN from a row without keys", setting.inputs("empty row", queries=tokens, may_attend=may_attend)
+    )
+
+
+@probe
+def handed_bias(setting: Setting) -> Iterator[Probe]:
+    """Numbers to be added to the scores."""
+    if "bias" not in setting.abilities.takes:
+        return
+    tokens = setting.longest(6)
+    rng = np.random.default_rng([setting.seed, 7])
+    bias = rng.normal(size=(1, setting.abilities.num_heads, tokens, tokens))
+    yield Probe("handed-bias", "a bias scaled or dropped", setting.inputs("handed bias", queries=tokens, bias=bias))

@@ -1,0 +1,178 @@
+"""The report as data. Every form of it (terminal, JSON) is this document written out; none computes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from qkv.spec import AttentionSpec
+
+Numbers = Sequence[float]
+
+
+class Verdict(StrEnum):
+    """The four answers, with the exit code of each."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNDECIDED = "undecided"
+    FAILED = "failed"
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line exits with; 2 is bad usage."""
+        return {"right": 0, "wrong": 1, "undecided": 3, "failed": 4}[self.value]
+
+
+@dataclass(frozen=True)
+class CandidateWords:
+    """What was judged.
+
+    Attributes:
+        name: its name.
+        file: its file; empty for an object.
+        line: first line of its definition, or 0.
+        kind: ``module``, ``function of query, key and value`` or ``function of x and weights``.
+        framework: ``torch`` or ``numpy``.
+        dtype: the precision it was run in.
+    """
+
+    name: str
+    file: str = ""
+    line: int = 0
+    kind: str = ""
+    framework: str = ""
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The first entry that is wrong. ``head`` and ``key`` are None where they can't be told."""
+
+    probe: str
+    batch: int
+    head: int | None
+    query: int
+    key: int | None
+    channel: int
+    expected: float
+    got: float
+
+
+@dataclass(frozen=True)
+class RowPair:
+    """The row of the first disagreement, as it should be and as it is.
+
+    Attributes:
+        title: what the numbers are: ``context of token 1 in head 0``.
+        expected: the right row.
+        got: the candidate's row.
+    """
+
+    title: str
+    expected: Numbers
+    got: Numbers
+
+
+@dataclass(frozen=True)
+class NamedFault:
+    """One fault of the diagnosis, with the way it is made and how closely it reproduces the candidate."""
+
+    id: str
+    stage: str
+    title: str
+    explanation: str
+    repair: str
+    note: str
+    error: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """The smallest input that shows the fault, with all its numbers, to be checked by hand.
+
+    Attributes:
+        words: its size in words: ``3 tokens of 2 numbers, one head``.
+        tensors: name and values of each input, one after the other.
+        expected: the right output, ``(query, channel)``.
+        got: the candidate's.
+    """
+
+    words: str
+    tensors: Sequence[tuple[str, Any]]
+    expected: Any
+    got: Any
+
+
+@dataclass(frozen=True)
+class Strength:
+    """What a passing check is worth: how many faults of the catalogue these probes would have shown."""
+
+    would_catch: int
+    of: int
+    blind_to: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """One probe. ``agrees`` is None where the candidate could not be called with it."""
+
+    name: str
+    exposes: str
+    agrees: bool | None
+    max_error: float | None
+    tolerance: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole answer. Field names of its JSON form are a promise; see ``report/json_form.py``.
+
+    Attributes:
+        verdict: the answer.
+        candidate: what was judged.
+        spec: what it was held to.
+        assumptions: what was assumed, in sentences.
+        why: for ``failed`` and ``undecided``: the reason; empty otherwise.
+        hint: the next line to type, or what would decide.
+        detail: the candidate's own traceback or output.
+        first_disagreement: where it is wrong first.
+        rows: that row's weights and context, as they should be and as they are.
+        spread: which rows are wrong, in words.
+        wrong: which rows are wrong, as rows of booleans per head: ``wrong[head][query]``, of the first wrong sequence.
+        faults: the fault, or the pair of faults, that reproduces the candidate.
+        alternatives: other faults that give the same numbers on every probe.
+        example: the smallest failing input.
+        strength: what a pass is worth.
+        probes: what was tried.
+        repeat: the command that does it again.
+        printed: the end of what the candidate printed.
+    """
+
+    verdict: Verdict
+    candidate: CandidateWords
+    spec: AttentionSpec | None = None
+    assumptions: Sequence[str] = ()
+    why: str = ""
+    hint: str = ""
+    detail: str = ""
+    first_disagreement: Disagreement | None = None
+    rows: Sequence[RowPair] = ()
+    spread: str = ""
+    wrong: Sequence[Sequence[bool]] = ()
+    faults: Sequence[NamedFault] = ()
+    alternatives: Sequence[NamedFault] = ()
+    example: Example | None = None
+    strength: Strength | None = None
+    probes: Sequence[ProbeResult] = ()
+    repeat: str = ""
+    printed: str = ""
+    line: None = field(default=None)
+
+    @property
+    def exit_code(self) -> int:
+        """0 right, 1 wrong, 3 undecided, 4 failed."""
+        return self.verdict.exit_code

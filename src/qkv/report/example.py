@@ -1,0 +1,25 @@
+"""The smallest failing example as a part of the report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qkv.oracle import Inputs
+from qkv.report.document import Example
+
+MOST_NUMBERS = 60
+"""Arrays with more numbers than this are named and not printed."""
+
+
+def example_of(inputs: Inputs, expected: Any, got: Any) -> Example:
+    """The example's inputs by name, and the right and the given output of its first sequence."""
+    query_len, key_len = inputs.lengths
+    tokens = f"{key_len} tokens" if query_len == key_len else f"{query_len} queries, {key_len} keys"
+    if inputs.query is not None:
+        heads, dim = inputs.query.shape[1], inputs.query.shape[3]
+        words = f"{tokens} of {dim} numbers, {'one head' if heads == 1 else f'{heads} heads'}"
+    else:
+        words = f"{tokens} of {inputs.x.shape[-1]} numbers"  # type: ignore[union-attr]  # x is there where query is not
+    names = ("x", "source", "query", "key", "value", "may_attend", "is_token", "document", "bias", "sinks")
+    tensors = [(name, getattr(inputs, name)) for name in names if getattr(inputs, name) is not None]
+    return Example(words, [(name, array) for name, array in tensors if array.size <= MOST_NUMBERS], expected[0], got[0])

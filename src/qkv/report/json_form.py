@@ -1,0 +1,62 @@
+"""The report as one JSON object. Its field names are a promise; ``schema`` counts the promises."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from qkv.report.document import NamedFault, Report
+from qkv.spec import describe, spec_to_mapping
+
+SCHEMA = 1
+
+
+def to_json(report: Report) -> str:
+    """The report as indented JSON. Numbers that JSON lacks are written as the strings ``nan``, ``inf`` and ``-inf``."""
+    return json.dumps(_plain(to_mapping(report)), indent=2, ensure_ascii=False)
+
+
+def to_mapping(report: Report) -> dict[str, Any]:
+    """The report as plain dicts and lists."""
+    spec = report.spec
+    return {
+        "schema": SCHEMA,
+        "verdict": report.verdict.value,
+        "candidate": asdict(report.candidate),
+        "spec": None if spec is None else {**spec_to_mapping(spec), "sentence": describe(spec)},
+        "assumptions": list(report.assumptions),
+        "why": report.why,
+        "hint": report.hint,
+        "detail": report.detail,
+        "first_disagreement": None if report.first_disagreement is None else asdict(report.first_disagreement),
+        "rows": [asdict(row) for row in report.rows],
+        "spread": report.spread,
+        "wrong": [list(head) for head in report.wrong],
+        "stage": report.faults[0].stage if report.faults else None,
+        "faults": [asdict(fault) for fault in report.faults],
+        "alternatives": [_short(fault) for fault in report.alternatives],
+        "line": report.line,
+        "example": None if report.example is None else asdict(report.example),
+        "strength": None if report.strength is None else asdict(report.strength),
+        "probes": [asdict(probe) for probe in report.probes],
+        "repeat": report.repeat,
+        "printed": report.printed,
+    }
+
+
+def _short(fault: NamedFault) -> dict[str, Any]:
+    return {"id": fault.id, "stage": fault.stage, "title": fault.title, "note": fault.note, "error": fault.error}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

@@ -1,0 +1,153 @@
+"""Settling: which reading of the candidate is meant, where names leave several open.
+
+A reading under which everything is right is the meant one. Where none is, the one that comes nearest is kept, and the
+next ones behind it: the diagnosis takes the first that a fault explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from qkv.adapters.abilities import Abilities
+from qkv.adapters.binding import NotApplicable
+from qkv.adapters.calling import Outcome
+from qkv.comparison import expectation
+from qkv.diagnosis import Observation
+from qkv.errors import CandidateError
+from qkv.inference import Intention
+from qkv.oracle import Inputs, run_stages
+from qkv.probes import Probe, Setting, probes_for
+from qkv.spec import AttentionSpec
+
+QUICK = ("ordinary", "fewer-queries", "handed-mask", "padding", "handed-bias", "documents", "peaked")
+"""Kinds of probe that tell readings apart."""
+
+
+class Reading(Protocol):
+    """A candidate together with one way of handing it inputs."""
+
+    spec: AttentionSpec
+
+    @property
+    def abilities(self) -> Abilities:
+        """What it can be given."""
+
+    @property
+    def assumptions(self) -> list[str]:
+        """How it was read, in sentences."""
+
+    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+        """What it gives for these inputs."""
+
+
+@dataclass
+class Trial:
+    """One reading, and what came of its probes.
+
+    Attributes:
+        reading: the reading.
+        intention: the intention it was read under.
+        seed: seed of the inputs.
+        judge_empty_rows: whether the user said what an empty row gets.
+        observations: the probes that ran.
+        refused: name and error of the probes that the candidate could not be called with.
+        changed: arguments that it changed in place.
+        printed: the end of what it printed.
+        dtype: the coarsest precision it answered in.
+    """
+
+    reading: Reading
+    intention: Intention
+    seed: int
+    judge_empty_rows: bool
+    observations: list[Observation] = field(default_factory=list)
+    refused: list[tuple[Probe, CandidateError]] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    printed: str = ""
+    dtype: str = "float64"
+
+    @property
+    def setting(self) -> Setting:
+        """What probes are made for."""
+        return Setting(self.reading.spec, self.reading.abilities, self.seed)
+
+    def probes(self, quick: bool) -> Iterator[Probe]:
+        """The probes still to be run."""
+        done = {observation.probe.name for observation in self.observations} | {probe.name for probe, _ in self.refused}
+        for probe in probes_for(self.setting):
+            if probe.name not in done and (not quick or probe.name.startswith(QUICK)):
+                yield probe
+
+    def run(self, *, quick: bool) -> None:
+        """Runs the probes, all or the quick ones; a candidate that refuses the first is not tried further."""
+        for probe in self.probes(quick):
+            try:
+                self.observations.append(self.observe(probe))
+            except NotApplicable:
+                continue
+            except CandidateError as error:
+                self.refused.append((probe, error))
+                if not self.observations or error.fatal:
+                    return
+
+    def observe(self, probe: Probe) -> Observation:
+        """One probe, run and compared.
+
+        Raises:
+            CandidateError: the candidate fails on it.
+        """
+        outcome = self.reading.observe(probe.inputs, strided=probe.strided, seed=probe.seed)
+        self.changed |= set(outcome.changed)
+        self.printed = outcome.printed or self.printed
+        self.dtype = outcome.dtype
+        with np.errstate(all="ignore"):
+            right = run_stages(self.reading.spec, probe.inputs)
+            expected = expectation(right, outcome.dtype, judge_empty_rows=self.judge_empty_rows)
+        return Observation(probe, expected, outcome.output)
+
+    @property
+    def agreeing(self) -> int:
+        """How many probes agree."""
+        return sum(observation.comparison.agrees for observation in self.observations)
+
+    @property
+    def right(self) -> bool:
+        """Whether everything that ran agrees, and something did."""
+        return bool(self.observations) and self.agreeing == len(self.observations)
+
+    @property
+    def nearness(self) -> tuple[float, int]:
+        """Order among readings that aren't right: the share of probes that agree, then fewer refusals."""
+        return self.agreeing / max(len(self.observations), 1), -len(self.refused)
+
+
+MOST_READINGS = 60
+
+
+def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
+    """The readings in the order they should be judged in: one that is right alone, or the nearest first.
+
+    Raises:
+        CandidateError: the candidate can't be called under any reading; the error is that of the likeliest.
+    """
+    tried: list[Trial] = []
+    first_error: CandidateError | None = None
+    for count, trial in enumerate(trials):
+        if count >= MOST_READINGS:
+            break
+        trial.run(quick=True)
+        if trial.right and not trial.refused:
+            return [trial]
+        if trial.observations:
+            tried.append(trial)
+        elif trial.refused:
+            first_error = first_error or trial.refused[0][1]
+            if first_error.fatal:
+                break
+    if not tried:
+        raise first_error or CandidateError("no probe could be run", hint="say more of the candidate: see qkv check --help")
+    return sorted(tried, key=lambda trial: trial.nearness, reverse=True)
