@@ -5,26 +5,34 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from qkv.adapters.parts import is_module
 from qkv.errors import CandidateError
 
 _ATTENTION = {"att", "attn", "attention", "attentions", "attend", "mha", "gqa", "mqa", "mla", "sdpa", "sdp"}
 _CONTEXT = {"context", "contexts"}
-_CONTAINERS = {"block", "blocks", "transformer", "model", "encoder", "decoder", "net", "network", "lm", "gpt", "llm"}
+_CONTAINERS = {"block", "blocks", "transformer", "encoder", "decoder", "lm", "gpt", "llm", "bert", "llama"}
+_MODELS = {"model", "net", "network", "wrapper"}
 _PARTS = {"mask", "masks", "bias", "weights", "weight", "scores", "score", "probs", "config", "args", "cache", "flops"}
+_OTHERS = {
+    *("softmax", "norm", "layernorm", "rmsnorm", "rope", "rotary", "gelu", "silu", "swiglu", "mlp", "feed", "ffn"),
+    *("embedding", "embeddings", "dropout", "dataset", "tokenizer", "loss", "mask", "masks"),
+}
 _ACTIONS = {
     *("plot", "visualize", "visualise", "show", "draw", "print", "test", "check", "compare", "benchmark", "bench"),
     *("time", "demo", "main", "train", "evaluate", "count", "init", "prepare", "apply", "repeat", "rotate"),
     *("precompute", "register", "assert", "verify", "save", "log"),
 }
 _FACTORIES = {"make", "build", "create", "get", "load", "new"}
+_MADE = {"model", "module", "layer", "candidate"}
 _STANDARDS = {"reference", "ref", "golden", "expected"}
 _QUERY = {"q", "query", "queries", "xq", "qs"}
+_UNLIKELY = 6
+"""From this rank on nothing but being alone speaks for a definition."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +76,10 @@ def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
     if len(outer) == 1:
         return outer[0]
     listed = "\n".join(f"  qkv check {shown}:{name}" for name in outer)
-    raise CandidateError(
-        f"{shown} has {len(outer)} attentions: {', '.join(outer)}", hint=f"say which one is meant:\n{listed}"
-    )
+    message = f"{shown} has {len(outer)} attentions: {', '.join(outer)}"
+    if best >= _UNLIKELY:
+        message = f"no name in {shown} speaks of attention: {_contents(definitions)}"
+    raise CandidateError(message, hint=f"say which one is meant:\n{listed}")
 
 
 def words_of(name: str) -> list[str]:
@@ -87,29 +96,38 @@ def speaks_of_attention(name: str) -> bool:
 
 def _rank(one: _Definition) -> int | None:
     """0 for the likeliest, larger for less likely, None for what can't be an attention."""
+    rank = _rank_of_kind(one)
+    # A leading underscore: a helper of something else.
+    return rank + 3 if rank is not None and rank < _UNLIKELY and one.name.startswith("_") else rank
+
+
+def _rank_of_kind(one: _Definition) -> int | None:
     if isinstance(one.value, type):
-        rank = _rank_of_name(one)
-        return rank if _is_callable_class(one.value) else None
+        return _rank_of_name(one) if _is_callable_class(one.value) else None
     if _is_object(one.value):
         return 2 if speaks_of_attention(one.name) or speaks_of_attention(type(one.value).__name__) else 5
     names = _required(one.value)
-    if names is None or one.first in _ACTIONS or (one.words & {"mask", "masks", "rotary", "rope", "rotate", "norm"}):
+    if names is None or one.first in _ACTIONS:
         return None
     if not names:
-        return 4 if one.first in _FACTORIES or speaks_of_attention(one.name) else None
+        makes = one.first in _FACTORIES and one.last in _MADE
+        return 4 if makes or (speaks_of_attention(one.name) and one.last not in _PARTS) else None
     if one.first in _FACTORIES:
         return None
-    if names[0].lower() in _QUERY:
-        return min(_rank_of_name(one), 1)
-    return _rank_of_name(one)
+    rank = _rank_of_name(one)
+    return 1 if names[0].lower() in _QUERY and len(names) > 1 and (rank is None or rank >= 5) else rank
 
 
-def _rank_of_name(one: _Definition) -> int:
-    if one.last in _CONTAINERS:
-        return 7
+def _rank_of_name(one: _Definition) -> int | None:
+    if one.words & _CONTAINERS and (one.last in _CONTAINERS or not speaks_of_attention(one.name)):
+        return None
     if not speaks_of_attention(one.name):
-        return 7 if one.words & _CONTAINERS else 3 if one.words & _CONTEXT else 6
-    return 3 if one.last in _PARTS or one.words & _STANDARDS else 0
+        return None if one.words & _OTHERS else 3 if one.words & _CONTEXT else _UNLIKELY
+    if one.last in {"mask", "masks", "bias", "flops", "config", "args", "cache"}:
+        return None
+    if one.last in _PARTS or one.words & _STANDARDS:
+        return 3
+    return 5 if one.last in _MODELS and one.last != "wrapper" else 0
 
 
 def _is_callable_class(cls: type) -> bool:
@@ -117,10 +135,13 @@ def _is_callable_class(cls: type) -> bool:
 
 
 def _is_object(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
+    """Whether a value is an instance that can be called, not a class or something that stands for a function."""
+    if isinstance(value, type) or inspect.isroutine(value) or hasattr(value, "__wrapped__"):
+        return False
+    if is_module(value) or hasattr(type(value), "forward"):
         return True
-    return not inspect.isroutine(value) and not hasattr(value, "__wrapped__") and hasattr(type(value), "forward")
+    home = type(value).__module__.partition(".")[0]
+    return callable(value) and home not in ("functools", "torch", "triton", "numba", "jax", "jaxlib", "builtins")
 
 
 def _required(value: Callable[..., Any]) -> list[str] | None:
@@ -145,15 +166,26 @@ def _outermost(names: list[str], definitions: Iterable[_Definition]) -> list[str
 
 def _definitions(module: ModuleType, tree: ast.Module | None) -> list[_Definition]:
     nodes = _bound(tree.body) if tree is not None else {}
+    mentioned = {name: {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} for name, node in nodes.items()}
     found = []
     for name, value in vars(module).items():
         if name.startswith("__") or not _defined_here(name, value, module, nodes):
             continue
         words = words_of(name)
-        mentioned = {n.id for n in ast.walk(nodes[name]) if isinstance(n, ast.Name)} if name in nodes else set()
         ends = (words[-1], words[0]) if words else ("", "")
-        found.append(_Definition(name, value, frozenset(words), *ends, frozenset(mentioned - {name})))
+        found.append(_Definition(name, value, frozenset(words), *ends, _reached(name, mentioned)))
     return found
+
+
+def _reached(name: str, mentioned: dict[str, set[str]]) -> frozenset[str]:
+    """Every name that a definition uses, directly or through others of the file."""
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = mentioned.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return frozenset(reached - {name})
 
 
 def _bound(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:

@@ -53,6 +53,7 @@ class ObjectHolder:
         self._value = value
         self._assigned: dict[str, Array] = {}
         self._copies: dict[DType, Any] = {}
+        self._marks: dict[DType, list[tuple[Any, Any]]] = {}
         self._copyable = True
         tensors = [slot.value for slot in slots(value) if is_tensor(slot.value)]
         self.device: Any = tensors[0].device if tensors else "cpu"
@@ -86,12 +87,11 @@ class ObjectHolder:
                 self._prepare(self._value, dtype)
                 yield _called(self._value)
             return
-        before = _marks(held)
         try:
             yield _called(held)
         finally:
-            if not _same_marks(before, _marks(held)):
-                self._copies.pop(dtype, None)
+            if not _same_marks(self._marks[dtype], _marks(held)):
+                del self._copies[dtype]
 
     def _copy(self, dtype: DType) -> Any:
         if dtype not in self._copies and self._copyable:
@@ -101,7 +101,7 @@ class ObjectHolder:
                 self._copyable = False
                 return None
             self._prepare(held, dtype)
-            self._copies[dtype] = held
+            self._copies[dtype], self._marks[dtype] = held, _marks(held)
         return self._copies.get(dtype)
 
     def _prepare(self, held: Any, dtype: DType) -> None:

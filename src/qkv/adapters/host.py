@@ -249,10 +249,15 @@ class _Printed(io.TextIOWrapper):
 @contextlib.contextmanager
 def _captured() -> Iterator[_Printed]:
     """What the candidate prints meanwhile, warnings included."""
-    printed = _Printed()
+    printed, keyboard = _Printed(), sys.stdin
+    # A candidate that asks for input must not wait for it.
+    sys.stdin = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
         warnings.simplefilter("default")
-        yield printed
+        try:
+            yield printed
+        finally:
+            sys.stdin = keyboard
 
 
 @contextlib.contextmanager
@@ -264,7 +269,10 @@ def _seeded(seed: int) -> Iterator[None]:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     if torch:
-        torch.manual_seed(seed)
+        # Not torch.manual_seed: that queues a call for every kind of device there might be, at a cost, each time.
+        torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
     try:
         yield
     finally:
@@ -282,11 +290,14 @@ def _mode(call: Call, framework: Framework) -> Iterator[None]:
         return
     import torch  # only where the candidate needs it
 
-    before = torch.get_default_dtype()
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    # Probes are small: threads that wait for each other cost more than they do.
+    torch.set_num_threads(1)
     if call.dtype == "float64":
         torch.set_default_dtype(torch.float64)
     try:
         with torch.no_grad():
             yield
     finally:
-        torch.set_default_dtype(before)
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)

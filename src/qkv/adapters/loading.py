@@ -8,7 +8,7 @@ import importlib.machinery
 import importlib.util
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -21,7 +21,15 @@ from qkv.errors import CandidateError, nearest
 _FILE = re.compile(r"^(?P<path>.+\.py)(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
 _NAMED = re.compile(r"^(?P<path>.+?):(?P<name>[A-Za-z_][\w.]*)$", re.DOTALL)
 _IMPORT_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
-_INSTALLED_AS = {"torch": "'qkv[torch]'", "transformers": "'qkv[hf]'", "einops": "einops", "cv2": "opencv-python"}
+_INSTALLED_AS = {
+    "torch": "'qkv[torch]'",
+    "transformers": "'qkv[hf]'",
+    "einops": "einops",
+    "jax": "jax",
+    "scipy": "scipy",
+    "matplotlib": "matplotlib",
+    "cv2": "opencv-python",
+}
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,11 @@ def load(target: str) -> Loaded:
         CandidateError: there is no such file or name, the file can't be run, or it holds no one attention.
     """
     path, name = split_target(target)
+    tree: ast.Module | None
     if path.lower().endswith(".py"):
         file = _existing(path)
-        tree: ast.Module | None = _parsed(file, path)
-        module = _import_file(file, path)
+        parsed = tree = _parsed(file, path)
+        module = _import_file(file, path, parsed)
     else:
         module = _import_module(path)
         path = getattr(module, "__file__", None) or path
@@ -123,7 +132,7 @@ def _parsed(file: Path, shown: str) -> ast.Module:
     except (ValueError, OSError, RecursionError, MemoryError) as error:
         raise CandidateError(f"{shown} can't be read as Python: {one_line(error)}") from None
     if not tree.body:
-        raise CandidateError(f"{shown} is empty", hint="save the file in your editor, or name another one")
+        raise CandidateError(f"{shown} holds no code", hint="save the file in your editor, or name another one")
     return tree
 
 
@@ -139,20 +148,22 @@ def _syntax_error(error: SyntaxError, shown: str) -> CandidateError:
     )
 
 
-def _import_file(file: Path, shown: str) -> ModuleType:
-    """The module of a file; by its package's name where it stands in a package, so that its relative imports work."""
-    root, names = file.parent, [file.stem]
+def _import_file(file: Path, shown: str, tree: ast.Module) -> ModuleType:
+    """The module of a file; by its package's name where it imports from its package in relative terms."""
+    root, names = file.parent, [] if file.stem == "__init__" else [file.stem]
     while (root / "__init__.py").is_file() and root.name.isidentifier() and root.parent != root:
         names.insert(0, root.name)
         root = root.parent
     leave_no_bytecode(root)
-    _search_first(root, file.parent)
-    name = ".".join(names)
-    if len(names) > 1:
-        known = sys.modules.get(name)
-        if known is not None and getattr(known, "__file__", None) != str(file):
-            del sys.modules[name]
-        return _run(lambda: importlib.import_module(name), shown, str(file))
+    _search_in(root, file.parent)
+    if len(names) > 1 and "." not in file.stem and _is_relative(tree):
+        return _run(lambda: importlib.import_module(".".join(names)), shown, str(file))
+    return _run(lambda: _execute(file), shown, str(file))
+
+
+def _execute(file: Path) -> ModuleType:
+    """The module of a file that stands by itself, run under its own name unless that is taken."""
+    name = file.stem
     if name in sys.modules or name in sys.stdlib_module_names:
         name = f"_candidate_{name}"
     loader = _FreshLoader(name, str(file))
@@ -161,25 +172,25 @@ def _import_file(file: Path, shown: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pickles look their module up by name.
     sys.modules[name] = module
+    try:
+        loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
 
-    def execute() -> ModuleType:
-        try:
-            loader.exec_module(module)
-        except BaseException:
-            sys.modules.pop(name, None)
-            raise
-        return module
 
-    return _run(execute, shown, str(file))
+def _is_relative(tree: ast.Module) -> bool:
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
 def _import_module(name: str) -> ModuleType:
     leave_no_bytecode(Path.cwd())
-    _search_first(Path.cwd())
+    _search_in(Path.cwd(), Path.cwd())
     return _run(lambda: importlib.import_module(name), name, "", target=name)
 
 
-def _run(action: Any, shown: str, file: str, target: str = "") -> ModuleType:
+def _run(action: Callable[[], ModuleType], shown: str, file: str, target: str = "") -> ModuleType:
     try:
         return action()
     except ModuleNotFoundError as error:
@@ -187,20 +198,23 @@ def _run(action: Any, shown: str, file: str, target: str = "") -> ModuleType:
     except SyntaxError as error:
         raise _syntax_error(error, error.filename or shown) from None
     except BaseException as error:
-        raise raised(f"importing {shown}", error, file) from error
+        failure = raised(f"importing {shown}", error, file)
+        if isinstance(error, ImportError) and "relative import" in str(error):
+            failure.hint = f"put an __init__.py into {Path(file).parent}, so that it is a package"
+        raise failure from error
 
 
 def _not_installed(error: ModuleNotFoundError, shown: str, file: str, target: str) -> CandidateError:
     missing = error.name or ""
     if target and (target == missing or target.startswith(missing + ".")):
-        return CandidateError(
-            f"no such file or module: {target}", hint="give a file, such as path/to/file.py:Attention"
-        )
+        return CandidateError(f"no such file or module: {target}", hint="give a file: path/to/file.py:Attention")
     failure = raised(f"importing {shown}", error, file)
     package = missing.partition(".")[0]
     if package in sys.modules or not package:
         return failure
     hint = f"pip install {_INSTALLED_AS.get(package, package)}"
+    if package not in _INSTALLED_AS:
+        hint += f"; or, if it is a file of your own, put its folder first: PYTHONPATH=FOLDER qkv check {shown}"
     return CandidateError(f"{shown} needs {package}, which is not installed", hint=hint, detail=failure.detail)
 
 
@@ -226,14 +240,15 @@ def _tree_of(module: ModuleType) -> ast.Module | None:
         return None
 
 
-def _search_first(*folders: Path) -> None:
-    """Nothing; puts folders in front of the import path, and the working directory at its end."""
-    for folder in reversed(list(dict.fromkeys(map(str, folders)))):
-        if folder in sys.path:
-            sys.path.remove(folder)
-        sys.path.insert(0, folder)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
+def _search_in(root: Path, folder: Path) -> None:
+    """Nothing; puts the root in front of the import path, and the file's folder and the working directory at its end.
+
+    The folder of a file in a package is not its root, and may hold a ``types.py`` that must not pass for Python's.
+    """
+    if str(root) in sys.path:
+        sys.path.remove(str(root))
+    sys.path.insert(0, str(root))
+    sys.path += [str(one) for one in (folder, Path.cwd()) if str(one) not in sys.path]
 
 
 class _QuietLoader(importlib.machinery.SourceFileLoader):

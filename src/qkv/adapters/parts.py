@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,14 @@ def own_attributes(value: Any) -> dict[str, Any]:
     own = getattr(value, "__dict__", {})
     if not is_module(value):
         return dict(own)
-    common = vars(sys.modules["torch"].nn.Module())
+    common = _common()
     return {name: one for name, one in own.items() if name not in common}
+
+
+@cache
+def _common() -> frozenset[str]:
+    """Names of the attributes that every module has."""
+    return frozenset(vars(sys.modules["torch"].nn.Module()))
 
 
 def parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -41,7 +41,8 @@ def raised(doing: str, error: BaseException, file: str = "") -> CandidateError:
         message = f"{doing} ended the program: sys.exit({'' if error.code is None else repr(error.code)})"
     else:
         message = f"{doing} raised {one_line(error)}"
-    return CandidateError(message, detail=own_lines(error.__traceback__, file))
+    hint = "take out input(), or put it under `if __name__ == '__main__':`" if isinstance(error, EOFError) else ""
+    return CandidateError(message, hint=hint, detail=own_lines(error.__traceback__, file))
 
 
 def one_line(error: BaseException, most: int = 500) -> str:
