@@ -97,9 +97,9 @@ def _slope_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     Stage.BIAS,
     title="alibi has other slopes than it should",
     explanation=(
-        "Each head takes its own slope times the distance off its scores. With other slopes a head looks too near or "
-        "too far. The heads whose slope happens to agree are right, and so are rows with a single visible key; 8 or "
-        "16 heads hide a mistake that shows with 6 or 12."
+        "Each head takes its own slope times the distance off its scores. With other slopes a head looks too near "
+        "or too far. The heads whose slope happens to agree are right, and so are rows with a single visible key; 8 "
+        "or 16 heads hide a mistake that shows with 6 or 12."
     ),
     repair=(
         "slopes = [2 ** (-8 * (h + 1) / num_heads) for h in range(num_heads)]  # num_heads a power of two\n"
@@ -129,9 +129,9 @@ def alibi_slopes_wrong(spec: AttentionSpec) -> Ways:
     Stage.BIAS,
     title="alibi rewards distance instead of taking it off",
     explanation=(
-        "Alibi lowers the score of keys that are far away. With the sign turned it raises them, so the farthest keys "
-        "get the most weight. Rows with a single visible key are right; every head is wrong, those with steep slopes "
-        "most."
+        "Alibi lowers the score of keys that are far away. With the sign turned it raises them, so the farthest "
+        "keys get the most weight. Rows with a single visible key are right; every head is wrong, those with steep "
+        "slopes most."
     ),
     repair="attn_scores = attn_scores - slopes[:, None, None] * (query_pos - key_pos).abs()",
     needs=[ALIBI],
@@ -215,8 +215,8 @@ def _scale(run: Run) -> float:
     Stage.SCALE,
     title="the bias is multiplied by the scale",
     explanation=(
-        "The bias is added to the raw products and then scaled with them, so it counts sqrt(head_dim) times less than "
-        "it should. A bias of 0 and minus infinity does not show it. Rows with a single visible key are right."
+        "The bias is added to the raw products and then scaled with them, so it counts sqrt(head_dim) times less "
+        "than it should. A bias of 0 and minus infinity does not show it. Rows with a single visible key are right."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1) * scale + bias  # scale first, then add",
     needs=[BIAS],

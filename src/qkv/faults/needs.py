@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qkv.faults.fault import Need
 from qkv.masks import Causal, Documents, Everything, Prefix, SlidingWindow
-from qkv.oracle import Inputs
+from qkv.oracle import Inputs, Run
 from qkv.spec import AttentionSpec
 
 SEVERAL_HEADS = Need("one head", lambda spec, inputs: spec.num_heads > 1)
@@ -62,3 +62,15 @@ YARN = Need(
     "no yarn",
     lambda spec, inputs: spec.rope is not None and spec.rope.scaling is not None and spec.rope.scaling.kind == "yarn",
 )
+
+
+def _has_empty_row(spec: AttentionSpec, inputs: Inputs) -> bool:
+    run = Run(spec, inputs)
+    at = run.positions()
+    may_attend = spec.mask.allows(at) & at.everywhere
+    for also in (at.key_is_token, inputs.may_attend):
+        may_attend = may_attend if also is None else may_attend & also
+    return not bool(run.xp.all(run.xp.any(may_attend, axis=-1)))
+
+
+EMPTY_ROW = Need("no row without keys", _has_empty_row)

@@ -40,9 +40,9 @@ def _embed_dim(run: Run) -> int:
     Stage.SCALE,
     title="the scores are not scaled",
     explanation=(
-        "The dot product of two vectors of head_dim numbers grows with head_dim, and softmax turns large scores into "
-        "weights near 0 and 1: every token listens to hardly more than one other. Dividing by sqrt(head_dim) keeps "
-        "the scores near 1. Rows with a single visible key are right, all others are too sharp."
+        "The dot product of two vectors of head_dim numbers grows with head_dim, and softmax turns large scores "
+        "into weights near 0 and 1: every token listens to hardly more than one other. Dividing by sqrt(head_dim) "
+        "keeps the scores near 1. Rows with a single visible key are right, all others are too sharp."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1) / head_dim**0.5",
     commonness=3,
@@ -121,9 +121,9 @@ def scale_twice(spec: AttentionSpec) -> Ways:
     Stage.SCALE,
     title="the scale is zero",
     explanation=(
-        "Whole-number division (1 // sqrt(head_dim)) or an unset default makes the scale 0. All scores are then equal "
-        "and every query takes the plain mean of the keys it may see, whatever they hold. Rows with a single visible "
-        "key are right."
+        "Whole-number division (1 // sqrt(head_dim)) or an unset default makes the scale 0. All scores are then "
+        "equal and every query takes the plain mean of the keys it may see, whatever they hold. Rows with a single "
+        "visible key are right."
     ),
     repair="scale = 1 / head_dim**0.5  # one slash, and a float",
     commonness=1,
@@ -189,7 +189,6 @@ _OTHER_CONSTANTS: dict[str, Callable[[Run], float]] = {
     "1/key_len": lambda run: 1 / run.inputs.lengths[1],
     "1/num_heads": lambda run: 1 / run.spec.num_heads,
     "1/embed_dim": lambda run: 1 / _embed_dim(run),
-    "ln(2)/sqrt(head_dim)": lambda run: math.log(2) * _head_dim(run) ** -0.5,
     "minus the right one": lambda run: -_right(run),
 }
 
@@ -203,9 +202,9 @@ def _scale_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     Stage.SCALE,
     title="the scale is another constant",
     explanation=(
-        "The scores are multiplied by one number, but not by the right one: it is taken from another size or another "
-        "model. The weights are too flat where it is too small and too sharp where it is too large; rows with a "
-        "single visible key are right."
+        "The scores are multiplied by one number, but not by the right one: it is taken from another size or "
+        "another model. The weights are too flat where it is too small and too sharp where it is too large; rows "
+        "with a single visible key are right."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5",
     family=Family(

@@ -67,8 +67,8 @@ def _swapped(run: Run) -> Run:
     Stage.SCORES,
     title="the query stands in for the key",
     explanation=(
-        "query @ query^T compares questions with questions: the key that a token offers is never looked at, and every "
-        "token likes itself best. All rows with more than one visible key are wrong."
+        "query @ query^T compares questions with questions: the key that a token offers is never looked at, and "
+        "every token likes itself best. All rows with more than one visible key are wrong."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1)",
     commonness=2,

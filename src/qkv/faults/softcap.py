@@ -25,8 +25,8 @@ def _nothing(run: Run) -> Run:
     title="the softcap is left out",
     explanation=(
         "This attention bends large scores with c * tanh(scores / c), so that none goes beyond c. Without it small "
-        "scores stay nearly as they were and large ones are too large: rows with large scores are too sharp, and the "
-        "difference is easily missed on small random inputs. Rows with a single visible key are right."
+        "scores stay nearly as they were and large ones are too large: rows with large scores are too sharp, and "
+        "the difference is easily missed on small random inputs. Rows with a single visible key are right."
     ),
     repair="attn_scores = softcap * torch.tanh(attn_scores / softcap)",
     needs=[SOFTCAP],
@@ -44,7 +44,8 @@ def softcap_missing(spec: AttentionSpec) -> Ways:
     title="the softcap comes after the mask and lets hidden keys back in",
     explanation=(
         "A hidden score is minus infinity, and tanh makes -c of it: a finite score, which keeps a weight. Every row "
-        "that has hidden keys takes something of them, the more the smaller c is; rows that see every key are right."
+        "that has hidden keys takes something of them, the more the smaller c is; rows that see every key are "
+        "right."
     ),
     repair=(
         "attn_scores = softcap * torch.tanh(attn_scores / softcap)\n"
@@ -104,9 +105,9 @@ def softcap_after_bias(spec: AttentionSpec) -> Ways:
     Stage.SCALE,
     title="the softcap comes before the scale",
     explanation=(
-        "The softcap is meant for scaled scores. On the raw products, which are sqrt(head_dim) times larger, it cuts "
-        "much earlier, and the scale then shrinks what is left: the weights are too flat. Rows with a single visible "
-        "key are right."
+        "The softcap is meant for scaled scores. On the raw products, which are sqrt(head_dim) times larger, it "
+        "cuts much earlier, and the scale then shrinks what is left: the weights are too flat. Rows with a single "
+        "visible key are right."
     ),
     repair="attn_scores = softcap * torch.tanh(attn_scores * scale / softcap)",
     needs=[SOFTCAP],
@@ -140,8 +141,8 @@ def _cap_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     title="the softcap has another number or another form",
     explanation=(
         "The softcap divides by c, takes tanh and multiplies by the same c again, so that small scores stay as they "
-        "are and none goes beyond c. With another c, or with one of the two steps left out, the scores bend too early "
-        "or too late. Rows with a single visible key are right."
+        "are and none goes beyond c. With another c, or with one of the two steps left out, the scores bend too "
+        "early or too late. Rows with a single visible key are right."
     ),
     repair="attn_scores = softcap * torch.tanh(attn_scores / softcap)",
     needs=[SOFTCAP],

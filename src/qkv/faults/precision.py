@@ -1,0 +1,104 @@
+"""Softmax in low precision: scores or weights rounded to bfloat16 or float16 on the way.
+
+The rounding is done in the array's own arithmetic, so that it is the same on every library. A candidate that rounds in
+other places too is not reproduced to the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from qkv.faults.as_if import quietly
+from qkv.faults.fault import Ways, fault
+from qkv.oracle import Array, Replacements, Run
+from qkv.oracle.stages import softmax
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Stage
+
+
+@dataclass(frozen=True)
+class LowPrecision:
+    """A floating point format.
+
+    Attributes:
+        name: what PyTorch calls it.
+        bits: how many binary digits a number has, the hidden one included.
+        least: the smallest normal number; below it, numbers lie ``least * 2^(1 - bits)`` apart.
+        largest: the largest finite number.
+    """
+
+    name: str
+    bits: int
+    least: float
+    largest: float
+
+
+BFLOAT16 = LowPrecision("bfloat16", 8, 2.0**-126, (2 - 2.0**-7) * 2.0**127)
+FLOAT16 = LowPrecision("float16", 11, 2.0**-14, 65504.0)
+
+
+def rounded(run: Run, x: Array, to: LowPrecision) -> Array:
+    """``x`` rounded to the nearest number of another format, in its own dtype (Veltkamp's splitting)."""
+    xp = run.xp
+    finite = xp.isfinite(x)
+    number = xp.where(finite, x, xp.zeros_like(x))
+    own_bits = 1 - round(math.log2(xp.finfo(x.dtype).eps))
+    wide = number * (2.0 ** (own_bits - to.bits) + 1)
+    near = wide - (wide - number)
+    step = to.least * 2.0 ** (1 - to.bits)
+    near = xp.where(xp.abs(number) < to.least, xp.round(number / step) * step, near)
+    infinity = run.array(float("inf"))
+    near = xp.where(near > to.largest, infinity, xp.where(near < -to.largest, -infinity, near))
+    return xp.where(finite, near, x)
+
+
+def _rounding(to: LowPrecision, scores: bool, weights: bool) -> Replacements:
+    def low(run: Run) -> Run:
+        seen = run.but(scores=rounded(run, run.scores, to)) if scores else run
+        done = softmax(seen)
+        return run.but(weights=rounded(run, done.weights, to) if weights else done.weights)
+
+    return {Stage.SOFTMAX: quietly(low)}
+
+
+def _step_by_step(to: LowPrecision) -> Replacements:
+    """Every step of softmax rounded, as kernels do that keep everything in the low precision."""
+
+    def low(run: Run) -> Run:
+        xp, near = run.xp, _rounder(run, to)
+        scores = near(run.scores)
+        top = xp.max(scores, axis=-1, keepdims=True)
+        shares = near(xp.exp(near(scores - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))))
+        total = near(xp.sum(shares, axis=-1, keepdims=True))
+        weights = near(shares / xp.where(total == 0, xp.ones_like(total), total))
+        return run.but(weights=xp.where(total == 0, softmax(run).weights, weights))
+
+    return {Stage.SOFTMAX: quietly(low)}
+
+
+def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
+    return lambda x: rounded(run, x, to)
+
+
+@fault(
+    "softmax-low-precision",
+    Stage.SOFTMAX,
+    title="softmax is computed in low precision",
+    explanation=(
+        "bfloat16 has about 2 or 3 decimal digits, float16 about 3. Scores rounded to that, or weights, are off by "
+        "up to 0.4 % (bfloat16) for each unit of the score. All rows with more than one visible key are a little "
+        "wrong; the larger the scores, the more. Softmax belongs in float32, whatever the dtype around it."
+    ),
+    repair="attn_weights = torch.softmax(attn_scores.float(), dim=-1).to(query.dtype)",
+    commonness=2,
+)
+def softmax_low_precision(spec: AttentionSpec) -> Ways:
+    """``softmax(round(s))``, ``round(softmax(s))``, both, or rounded at every step."""
+    for to in (BFLOAT16, FLOAT16):
+        yield f"scores and weights in {to.name}", _rounding(to, scores=True, weights=True)
+        yield f"scores in {to.name}", _rounding(to, scores=True, weights=False)
+        yield f"weights in {to.name}", _rounding(to, scores=False, weights=True)
+        if not spec.sinks:
+            yield f"every step in {to.name}", _step_by_step(to)

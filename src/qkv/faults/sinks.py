@@ -1,0 +1,140 @@
+"""Faults of the sinks: a learned score for each head that takes weight and gives no value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from qkv.errors import ShapeError
+from qkv.faults.as_if import as_if
+from qkv.faults.constants import named
+from qkv.faults.fault import Family, Ways, fault
+from qkv.faults.needs import SEVERAL_HEADS, SINKS
+from qkv.oracle import Array, Inputs, Replacements, Run
+from qkv.oracle.stages import softmax
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Stage
+
+
+def _with_sinks(change: Callable[[Run, Array], Array]) -> Replacements:
+    def changed(run: Run) -> Run:
+        sinks = run.inputs.sinks
+        if sinks is None:
+            raise ShapeError("there are no sinks here")
+        other = change(run, sinks)
+
+        def seen(inputs: Inputs) -> Inputs:
+            return inputs.but(sinks=other)
+
+        return as_if(softmax, inputs=seen)(run)
+
+    return {Stage.SOFTMAX: changed}
+
+
+def _counted(times: float) -> Replacements:
+    return _with_sinks(lambda run, sinks: sinks + math.log(max(times, 1e-300)))
+
+
+@fault(
+    "sink-missing",
+    Stage.SOFTMAX,
+    title="the sinks are left out",
+    explanation=(
+        "Each head has a sink: one more score in the sum of softmax, which takes weight and gives no value, so that "
+        "a head can attend to nothing. Without it (or with the weights brought back to a sum of 1) every weight is "
+        "too large, in every row, the first one too."
+    ),
+    repair=(
+        "attn_scores = torch.cat([attn_scores, sinks.expand(batch, -1, query_len, 1)], dim=-1)\n"
+        "attn_weights = torch.softmax(attn_scores, dim=-1)[..., :-1]"
+    ),
+    needs=[SINKS],
+    commonness=2,
+)
+def sink_missing(spec: AttentionSpec) -> Ways:
+    """``exp(s) / sum exp(s)`` for ``exp(s) / (sum exp(s) + exp(sink))``."""
+    if spec.sinks:
+        yield {Stage.SOFTMAX: as_if(softmax, sinks=False)}
+
+
+def _times_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
+    return f"the sink counts {named(value, {str(n): float(n) for n in range(2, 65)})} times"
+
+
+@fault(
+    "sink-counted-per-block",
+    Stage.SOFTMAX,
+    title="the sink is counted more than once",
+    explanation=(
+        "The sink belongs into the sum of softmax once. Where softmax runs block by block it's added with every "
+        "block, so it takes too much weight. Every row is wrong whose keys need more than one block, and all "
+        "weights are too small."
+    ),
+    repair="total = total + torch.exp(sinks - running_max)  # once, after the last block",
+    needs=[SINKS],
+    family=Family(_counted, (2.0, 5.0, 0.5, 0.1, 20.0), _times_note),
+    commonness=1,
+)
+def sink_counted_per_block(spec: AttentionSpec) -> Ways:
+    """``sum exp(s) + n exp(sink)``."""
+    if spec.sinks:
+        for times in (2, 3, 4):
+            yield f"the sink counts {times} times", _counted(times)
+
+
+@fault(
+    "sink-of-other-head",
+    Stage.SOFTMAX,
+    title="a head uses another head's sink",
+    explanation=(
+        "Every query head has its own sink. Read by key/value head, in the wrong order, or from head 0 for all, the "
+        "heads get each other's. Heads whose sink happens to agree are right, every row of the others is wrong."
+    ),
+    repair="sinks = sinks.reshape(1, num_heads, 1, 1)",
+    needs=[SINKS, SEVERAL_HEADS],
+    commonness=1,
+)
+def sink_of_other_head(spec: AttentionSpec) -> Ways:
+    """``sink_h'`` for ``sink_h``."""
+    if not spec.sinks or spec.num_heads == 1:
+        return
+
+    def taken(heads: list[int]) -> Replacements:
+        return _with_sinks(lambda run, sinks: run.xp.concat([sinks[head : head + 1] for head in heads], axis=0))
+
+    every = range(spec.num_heads)
+    orders = {
+        "head 0's for all": [0 for head in every],
+        "the first num_kv_heads sinks, shared by groups": [head // spec.group_size for head in every],
+        "the first num_kv_heads sinks, over and over": [head % spec.kv_heads for head in every],
+        "in the reverse order": [spec.num_heads - 1 - head for head in every],
+        "the heads before": [(head - 1) % spec.num_heads for head in every],
+        "the heads after": [(head + 1) % spec.num_heads for head in every],
+    }
+    seen = {tuple(every)}
+    for note, order in orders.items():
+        if tuple(order) not in seen:
+            seen.add(tuple(order))
+            yield note, taken(order)
+
+
+@fault(
+    "sink-scaled",
+    Stage.SOFTMAX,
+    title="the sink is changed before it enters softmax",
+    explanation=(
+        "The sink is a finished score: it is not scaled, and it enters softmax as it is. Multiplied by the scale "
+        "with the other scores, or taken for a weight whose logarithm is meant, it takes too much or too little. "
+        "Every row is wrong."
+    ),
+    repair="attn_scores = torch.cat([attn_scores * scale, sinks.expand(batch, -1, query_len, 1)], dim=-1)",
+    needs=[SINKS],
+    commonness=1,
+)
+def sink_scaled(spec: AttentionSpec) -> Ways:
+    """``exp(a sink)``, ``exp(-sink)`` or ``sink`` itself for ``exp(sink)``."""
+    if not spec.sinks:
+        return
+    if spec.scale != 1:
+        yield "times the scale", _with_sinks(lambda run, sinks: sinks * run.spec.scale_for(run.query.shape[-1]))
+    yield "with the sign turned", _with_sinks(lambda run, sinks: -sinks)
