@@ -46,7 +46,7 @@ class Prediction:
         """Shape of every tensor there is once the stage is done."""
         made: dict[str, Shape] = {}
         for step in self.stages:
-            if step.stage <= stage:
+            if step.stage.order <= stage.order:
                 made |= step.makes
         return MappingProxyType(made)
 

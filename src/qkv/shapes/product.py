@@ -121,14 +121,14 @@ def _matrix(side: str, axes: Sequence[str], sizes: Sequence[int]) -> Shape:
 
 
 def _way_out(product: Product) -> str:
-    """What to write instead: the arrangement of the two whose inner axes agree in name and in length."""
+    """What to write instead: the arrangement with the fewest transposes whose inner axes agree in name and length."""
     sides = {"left": product.left, "right": product.right}
-    for (first, second), *turned in itertools.product(
-        (("left", "right"), ("right", "left")), (False, True), (False, True)
-    ):
-        a, b = (sides[side].turned if turn else sides[side] for side, turn in zip((first, second), turned, strict=True))
-        if (a.axes[1], a.sizes[1]) == (b.axes[0], b.sizes[0]):
-            return f"Write {first}{'.T' * turned[0]} @ {second}{'.T' * turned[1]}: {Product(a, b)}"
+    orders = ("left", "right"), ("right", "left")
+    turns = (False, False), (False, True), (True, False), (True, True)
+    for (turn_a, turn_b), (a, b) in itertools.product(turns, orders):
+        first, second = (sides[side].turned if turn else sides[side] for side, turn in ((a, turn_a), (b, turn_b)))
+        if (first.axes[1], first.sizes[1]) == (second.axes[0], second.sizes[0]):
+            return f"Write {a}{'.T' * turn_a} @ {b}{'.T' * turn_b}: {Product(first, second)}"
     axis = product.left.axes[1]
     if axis == product.right.axes[0]:
         return (

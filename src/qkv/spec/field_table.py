@@ -181,6 +181,14 @@ SCALING_FIELDS: tuple[Field, ...] = (
 """The fields of ``rope.scaling``."""
 
 
+def no_fields(value: object, where: str) -> SpecError:
+    """The error for a value in the place of an object of named fields."""
+    return SpecError(
+        f"{where} is {shown(value)}, and must be an object of named fields. Write for instance: "
+        '{"num_heads": 6, "causal": true}'
+    )
+
+
 def shown(value: object) -> str:
     """A value as JSON writes it, cut when long, with its type in words."""
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from qkv.errors import SpecError, nearest
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec.attention_spec import AttentionSpec
-from qkv.spec.field_table import FIELDS, ROPE_FIELDS, SCALING_FIELDS, Field, shown
+from qkv.spec.field_table import FIELDS, ROPE_FIELDS, SCALING_FIELDS, Field, no_fields
 from qkv.spec.mask_fields import fields_from_mask, mask_from_fields
 
 _ELSEWHERE: Mapping[str, str] = {
@@ -89,10 +89,7 @@ def scaling_from_mapping(mapping: Mapping[str, Any], where: str) -> RopeScaling:
 def _checked(mapping: Any, fields: Sequence[Field], where: str) -> dict[str, Any]:
     """Each field's value, or its default, once all of them are known and of their type."""
     if not isinstance(mapping, Mapping):
-        raise SpecError(
-            f"{where} is {shown(mapping)}, and must be an object of named fields. Write for instance: "
-            '{"num_heads": 6, "causal": true}'
-        )
+        raise no_fields(mapping, where)
     names = {field.name for field in fields}
     given: dict[str, Any] = {}
     for key, value in mapping.items():

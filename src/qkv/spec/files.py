@@ -11,6 +11,7 @@ from typing import Any
 
 from qkv.errors import SpecError, nearest
 from qkv.spec.attention_spec import AttentionSpec
+from qkv.spec.field_table import no_fields
 from qkv.spec.fields import spec_from_mapping
 from qkv.spec.huggingface import spec_from_config
 
@@ -30,7 +31,9 @@ def read_spec(path: str | os.PathLike[str], layer: int = 0) -> AttentionSpec:
     """
     file = Path(path)
     mapping = _parsed(file, _text(file))
-    if isinstance(mapping, dict) and mapping.keys() & {"model_type", "architectures"}:
+    if not isinstance(mapping, dict):
+        raise no_fields(mapping, file.name)
+    if mapping.keys() & {"model_type", "architectures"}:
         return spec_from_config(mapping, layer, where=file.name)
     return spec_from_mapping(mapping, where=file.name)
 
