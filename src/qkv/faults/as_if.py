@@ -45,6 +45,10 @@ def unless(said_elsewhere: bool, why: str) -> None:
         raise ShapeError(why)
 
 
+EMPTY_ROWS: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all values", "zero": "zeros"}
+"""What rows without any key may give, in words; the most frequent first."""
+
+
 def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str = "") -> Ways:
     """A way that may leave rows without any key, once under each rule for such rows.
 
@@ -52,8 +56,7 @@ def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str =
     mean of all values, a guard zeros. The spec's own rule comes first.
     """
     yield note, replacements
-    rules: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all values", "zero": "zeros"}
-    for rule, words in rules.items():
+    for rule, words in EMPTY_ROWS.items():
         if rule != spec.empty_row:
             joined = f"{note}; rows without any key give {words}" if note else f"rows without any key give {words}"
             yield joined, {**replacements, Stage.SOFTMAX: as_if(softmax, empty_row=rule)}

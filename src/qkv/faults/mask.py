@@ -172,9 +172,11 @@ def bias_read_as_mask(spec: AttentionSpec) -> Ways:
         return run if rest is None else run.but(scores=run.scores + rest)
 
     def visible(run: Run) -> Run:
+        unless(not run.xp.any(given(run) == 0), "bias-missing says the same: no number is 0")
         return hidden_by(run, allowed(run) & (given(run) != 0))
 
     def hidden(run: Run) -> Run:
+        unless(not run.xp.any(given(run) == 0), "nothing would be left: no number is 0")
         return hidden_by(run, allowed(run) & (given(run) == 0))
 
     not_zero: Replacements = {Stage.BIAS: not_added, Stage.MASK: visible}

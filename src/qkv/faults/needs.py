@@ -74,3 +74,12 @@ def _has_empty_row(spec: AttentionSpec, inputs: Inputs) -> bool:
 
 
 EMPTY_ROW = Need("no row without keys", _has_empty_row)
+
+
+def _masked_unlike(spec: AttentionSpec, inputs: Inputs) -> bool:
+    documents = inputs.document if spec.masks(Documents) else None
+    own = [array for array in (inputs.is_token, inputs.may_attend, documents) if array is not None]
+    return any(array.ndim > 1 and bool((array != array[:1]).any()) for array in own)
+
+
+MASKED_UNLIKE = Need("all sequences are masked alike", _masked_unlike)

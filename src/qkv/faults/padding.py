@@ -8,7 +8,7 @@ from qkv.errors import ShapeError
 from qkv.faults.as_if import as_if, unless, with_empty_rows
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
-from qkv.faults.needs import PADDING, SEVERAL_SEQUENCES
+from qkv.faults.needs import MASKED_UNLIKE, PADDING
 from qkv.oracle import Array, Inputs, Replacements, Run
 from qkv.oracle.stages import allowed, mask
 from qkv.spec import AttentionSpec
@@ -158,7 +158,7 @@ def _taken(run: Run, whole: Array, places: list[int]) -> Array:
         "sequence or equal lengths nothing shows."
     ),
     repair="mask = mask.repeat_interleave(num_heads, dim=0)  # for scores of (batch * heads, …); not mask.repeat",
-    needs=[SEVERAL_SEQUENCES],
+    needs=[MASKED_UNLIKE],
     commonness=2,
 )
 def mask_of_other_sequence(spec: AttentionSpec) -> Ways:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from qkv.errors import ShapeError
+from qkv.faults.as_if import unless
 from qkv.faults.constants import named, scale_names
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import SEVERAL_HEADS
@@ -25,6 +26,11 @@ def _right(run: Run) -> float:
 
 def _scaled(factor: Callable[[Run], float]) -> Replacements:
     return {Stage.SCALE: lambda run: run.but(scores=run.scores * factor(run))}
+
+
+def _kv_width(run: Run) -> int:
+    unless(run.spec.group_size == 1, "that is the width of all heads")
+    return run.spec.kv_heads * _head_dim(run)
 
 
 def _embed_dim(run: Run) -> int:
@@ -181,7 +187,7 @@ _OTHER_CONSTANTS: dict[str, Callable[[Run], float]] = {
     "1/sqrt(query_len)": lambda run: run.inputs.lengths[0] ** -0.5,
     "1/sqrt(num_heads)": lambda run: run.spec.num_heads**-0.5,
     "head_dim^-1/4": lambda run: _head_dim(run) ** -0.25,
-    "1/sqrt(num_kv_heads * head_dim)": lambda run: (run.spec.kv_heads * _head_dim(run)) ** -0.5,
+    "1/sqrt(num_kv_heads * head_dim)": lambda run: _kv_width(run) ** -0.5,
     "1/sqrt(head_dim // 2)": lambda run: max(_head_dim(run) // 2, 1) ** -0.5,
     "1/sqrt(2 * head_dim)": lambda run: (2 * _head_dim(run)) ** -0.5,
     "1/sqrt(head_dim / num_heads)": lambda run: (_head_dim(run) / run.spec.num_heads) ** -0.5,

@@ -6,16 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from qkv.faults.as_if import as_if, quietly
+from qkv.faults.as_if import EMPTY_ROWS, as_if, quietly
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
 from qkv.faults.needs import EMPTY_ROW
 from qkv.oracle import Replacements, Run
-from qkv.oracle.stages import allowed, mix, softmax, weights_from
+from qkv.oracle.stages import allowed, mix, output, softmax, weights_from
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import EmptyRow, Stage
-
-EMPTY_WORDS: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all values", "zero": "zeros"}
 
 
 @fault(
@@ -33,7 +31,7 @@ EMPTY_WORDS: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all va
 )
 def empty_row(spec: AttentionSpec) -> Ways:
     """NaN, zeros or ``mean_j v_j`` where the spec says another of them; or softmax as if nothing were hidden."""
-    for rule, words in EMPTY_WORDS.items():
+    for rule, words in EMPTY_ROWS.items():
         if rule != spec.empty_row:
             yield f"such rows give {words}", {Stage.SOFTMAX: as_if(softmax, empty_row=rule)}
 
@@ -156,7 +154,11 @@ def softmax_missing(spec: AttentionSpec) -> Ways:
     yield "relu", {Stage.SOFTMAX: _in_place_of_softmax("relu")}
     kept = {Stage.SOFTMAX: _in_place_of_softmax("raw", -1e9)}
     yield "the scores are the weights, hidden ones -1e9", kept
-    infinite: Replacements = {Stage.SOFTMAX: _in_place_of_softmax("raw", -math.inf), Stage.MIX: quietly(mix)}
+    infinite: Replacements = {
+        Stage.SOFTMAX: _in_place_of_softmax("raw", -math.inf),
+        Stage.MIX: quietly(mix),
+        Stage.OUTPUT: quietly(output),
+    }
     yield "the scores are the weights, hidden ones minus infinity", infinite
 
 

@@ -101,6 +101,7 @@ def _tail_filled(block: int) -> Callable[[Run], Run]:
     def filled(run: Run) -> Run:
         missing = -run.scores.shape[-1] % block
         unless(missing == 0, "the last block is full")
+        unless(missing == 1, "softmax-off-by-one says the same of one extra key")
         shape = (*run.scores.shape[:-1], missing)
         extra = run.xp.broadcast_to(run.xp.zeros_like(run.scores[..., :1]), shape)
         weights = weights_from(run, run.xp.concat([run.scores, extra], axis=-1))

@@ -130,7 +130,6 @@ def window_direction(spec: AttentionSpec) -> Ways:
     yield "keys after the query are not limited", _window_as(spec, Band(size - 1, None))
     yield "keys before the query are not limited", _window_as(spec, Band(None, size - 1))
     if size > 1:
-        yield "only keys before the query", _window_as(spec, Band(size - 1, 0))
         yield "only keys after the query", _window_as(spec, Band(0, size - 1))
 
 
