@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -166,7 +166,10 @@ def _outermost(names: list[str], definitions: Iterable[_Definition]) -> list[str
 
 def _definitions(module: ModuleType, tree: ast.Module | None) -> list[_Definition]:
     nodes = _bound(tree.body) if tree is not None else {}
-    mentioned = {name: {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} for name, node in nodes.items()}
+    mentioned = {
+        name: {one.id for node in bound for one in ast.walk(node) if isinstance(one, ast.Name)}
+        for name, bound in nodes.items()
+    }
     found = []
     for name, value in vars(module).items():
         if name.startswith("__") or not _defined_here(name, value, module, nodes):
@@ -188,28 +191,33 @@ def _reached(name: str, mentioned: dict[str, set[str]]) -> frozenset[str]:
     return frozenset(reached - {name})
 
 
-def _bound(body: Iterable[ast.stmt]) -> dict[str, ast.AST]:
-    """What each name that the file binds at top level stands for, inside `if`, `try` and `with` too."""
-    bound: dict[str, ast.AST] = {}
-    for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            bound[node.name] = node
-        elif isinstance(node, ast.Assign):
-            bound |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
-            bound[node.target.id] = node.value
-        elif isinstance(node, ast.If | ast.Try | ast.With):
-            inner = [node.body, getattr(node, "orelse", []), getattr(node, "finalbody", [])]
-            inner += [handler.body for handler in getattr(node, "handlers", [])]
-            for part in inner:
-                bound |= _bound(part)
+def _bound(body: Iterable[ast.stmt]) -> dict[str, list[ast.AST]]:
+    """What each name that the file binds at top level may stand for, inside `if`, `try` and `with` too."""
+    bound: dict[str, list[ast.AST]] = {}
+    for name, node in _bindings(body):
+        bound.setdefault(name, []).append(node)
     return bound
 
 
-def _defined_here(name: str, value: Any, module: ModuleType, nodes: dict[str, ast.AST]) -> bool:
+def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name, node
+        elif isinstance(node, ast.Assign):
+            yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+            yield node.target.id, node.value
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _bindings(getattr(node, part, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _bindings(handler.body)
+
+
+def _defined_here(name: str, value: Any, module: ModuleType, nodes: dict[str, list[ast.AST]]) -> bool:
     if not callable(value) and not _is_object(value):
         return False
-    if isinstance(nodes.get(name), ast.FunctionDef | ast.ClassDef | ast.Lambda):
+    if any(isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda) for node in nodes.get(name, ())):
         return True
     if isinstance(value, type) or inspect.isroutine(value):
         return not nodes and getattr(value, "__module__", None) == module.__name__

@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, Union
 
 import numpy as np
 
-from qkv.adapters.messages import Argument, ArrayFacts, Call, Config, Facts, Reply, Returned
+from qkv.adapters.messages import Argument, Array, ArrayFacts, Call, Config, Facts, Reply, Returned
 from qkv.errors import CandidateError
 
 LARGEST_MESSAGE = 1 << 30
@@ -49,7 +49,7 @@ def encode(message: Any) -> bytes:
     Raises:
         CandidateError: it holds something that can't be sent, or is too large.
     """
-    arrays: list[np.ndarray[Any, Any]] = []
+    arrays: list[Array] = []
     value = _pack(message, arrays, {})
     table = [[array.dtype.name, list(array.shape)] for array in arrays]
     text = json.dumps([value, table]).encode()
@@ -103,7 +103,7 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
     return body if len(body) == length else None
 
 
-def _pack(value: Any, arrays: list[np.ndarray[Any, Any]], seen: dict[int, int]) -> Any:
+def _pack(value: Any, arrays: list[Array], seen: dict[int, int]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -122,7 +122,7 @@ def _pack(value: Any, arrays: list[np.ndarray[Any, Any]], seen: dict[int, int]) 
     raise CandidateError(f"a {type(value).__name__} can't be passed to or from a candidate, only arrays and scalars")
 
 
-def _pack_array(array: np.ndarray[Any, Any], arrays: list[np.ndarray[Any, Any]], seen: dict[int, int]) -> int:
+def _pack_array(array: Array, arrays: list[Array], seen: dict[int, int]) -> int:
     # An array that is handed over twice arrives as one object: `attention(x, x, x)` may ask whether query is key.
     if id(array) not in seen:
         if array.dtype.name not in _DTYPES:
@@ -132,7 +132,7 @@ def _pack_array(array: np.ndarray[Any, Any], arrays: list[np.ndarray[Any, Any]],
     return seen[id(array)]
 
 
-def _read_arrays(body: bytes, start: int, table: list[Any]) -> list[np.ndarray[Any, Any]]:
+def _read_arrays(body: bytes, start: int, table: list[Any]) -> list[Array]:
     arrays = []
     for name, shape in table:
         dtype = _DTYPES[name]
@@ -150,7 +150,7 @@ def _read_arrays(body: bytes, start: int, table: list[Any]) -> list[np.ndarray[A
     return arrays
 
 
-def _unpack(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
+def _unpack(value: Any, arrays: list[Array]) -> Any:
     if not isinstance(value, list):
         return value
     kind, *items = value

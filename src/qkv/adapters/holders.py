@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.messages import DType
+from qkv.adapters.messages import Array, DType
 from qkv.adapters.parts import Slot, is_module, own_attributes, parts, slots
-from qkv.adapters.values import Array, is_tensor, to_float64
+from qkv.adapters.values import is_tensor, to_float64
 from qkv.errors import CandidateError, nearest
 
 

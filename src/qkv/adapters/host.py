@@ -18,10 +18,10 @@ from qkv.adapters.configs import build_config
 from qkv.adapters.facts import arguments_of, facts_of, is_plain_function
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
-from qkv.adapters.messages import Call, Config, DType, Facts, Framework, Reply
+from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply
 from qkv.adapters.parts import is_module
 from qkv.adapters.tracebacks import raised
-from qkv.adapters.values import Array, convert, describe, flatten, same_bits, to_numpy, to_torch
+from qkv.adapters.values import convert, describe, flatten, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
 
 PRINTED = 2000

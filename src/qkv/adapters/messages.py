@@ -15,6 +15,7 @@ import numpy as np
 Framework = Literal["torch", "numpy"]
 DType = Literal["float64", "float32", "bfloat16", "float16"]
 Scalar = int | float | bool | str | None
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Returned:
     """
 
     path: str
-    array: np.ndarray[Any, Any]
+    array: Array
     dtype: str
 
 
@@ -170,10 +171,10 @@ class Hosting(Protocol):
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
         """What the object says of itself that the candidate class makes of these arguments (`Config` among them)."""
 
-    def state(self) -> dict[str, np.ndarray[Any, Any]]:
+    def state(self) -> dict[str, Array]:
         """Its parameters, buffers and array attributes by name, floating ones as float64."""
 
-    def assign(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def assign(self, arrays: Mapping[str, Array]) -> None:
         """Nothing; gives the named arrays new values of the same shape."""
 
     def call(self, call: Call) -> Reply:

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from qkv.adapters.encoding import Unframed, decode, encode, read_frame, write_frame
-from qkv.adapters.messages import Call, Facts, Reply
+from qkv.adapters.messages import Array, Call, Facts, Reply
 from qkv.adapters.tracebacks import MOST_LINES, code_at, is_own
-from qkv.adapters.values import Array
 from qkv.errors import CandidateError
 
 OPEN_LIMIT = 60.0

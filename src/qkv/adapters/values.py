@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.messages import DType, Returned
+from qkv.adapters.messages import Array, DType, Returned
 from qkv.errors import CandidateError
 
-Array = np.ndarray[Any, Any]
 MOST_RETURNED = 1000
 
 

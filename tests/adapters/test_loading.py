@@ -1,0 +1,348 @@
+"""Finding the candidate: which file, which name in it, and what is said when that fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from qkv.adapters.choosing import words_of
+from qkv.adapters.loading import Loaded, load, split_target
+from qkv.errors import CandidateError
+
+Write = Callable[..., str]
+
+
+@pytest.fixture(autouse=True)
+def imports_put_back() -> Iterator[None]:
+    path, modules, hooks = list(sys.path), set(sys.modules), list(sys.path_hooks)
+    yield
+    sys.path[:], sys.path_hooks[:] = path, hooks
+    for name in set(sys.modules) - modules:
+        if not name.startswith(("torch", "numpy")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str, name: str = "mine.py") -> str:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(dedent(text), encoding="utf-8")
+        return str(file)
+
+    return write
+
+
+def failure(target: str) -> CandidateError:
+    with pytest.raises(CandidateError) as caught:
+        load(target)
+    return caught.value
+
+
+# --- the target -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "path", "name"),
+    [
+        ("attention.py", "attention.py", ""),
+        ("attention.py:Head", "attention.py", "Head"),
+        ("a/b.py:Model.attn", "a/b.py", "Model.attn"),
+        (r"C:\work\x.py:Name", r"C:\work\x.py", "Name"),
+        (r"C:\work\x.py", r"C:\work\x.py", ""),
+        ("package.module:Name", "package.module", "Name"),
+        ("package.module", "package.module", ""),
+    ],
+)
+def test_a_target_is_split_into_file_and_name(target: str, path: str, name: str) -> None:
+    assert split_target(target) == (path, name)
+
+
+def test_the_words_of_a_name() -> None:
+    assert words_of("MultiHeadAttentionV2") == ["multi", "head", "attention", "v2"]
+    assert words_of("CausalMHA_cached") == ["causal", "mha", "cached"]
+
+
+def test_a_missing_file_names_the_nearest_one(write: Write, tmp_path: Path) -> None:
+    write("x = 1", "attention.py")
+    error = failure(str(tmp_path / "atention.py"))
+    assert error.message == f"no such file: {tmp_path / 'atention.py'}"
+    assert error.hint == "did you mean 'attention.py'?"
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    assert failure(str(tmp_path / "none" / "x.py")).hint == f"there is no folder {tmp_path / 'none'}"
+
+
+def test_a_directory_names_its_files(write: Write, tmp_path: Path) -> None:
+    write("x = 1", "attention.py")
+    error = failure(str(tmp_path))
+    assert error.message == f"{tmp_path} is a directory"
+    assert "attention.py" in error.hint
+
+
+def test_a_notebook_is_told_how_to_become_a_file(write: Write) -> None:
+    error = failure(write("{}", "lesson.ipynb"))
+    assert error.message.endswith("lesson.ipynb is not a Python file")
+    assert "jupyter nbconvert --to script" in error.hint
+
+
+def test_a_file_that_is_not_python(write: Write) -> None:
+    assert "ends in .py" in failure(write("hello", "notes.txt")).hint
+
+
+def test_a_module_that_does_not_exist() -> None:
+    assert failure("no_such_package.module:Name").message == "no such file or module: no_such_package.module"
+
+
+# --- running the file -------------------------------------------------------------------------------------------------
+
+FUNCTION = """
+    def attention(q, k, v):
+        return v
+"""
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n"])
+def test_an_empty_file(write: Write, text: str) -> None:
+    assert failure(write(text)).message.endswith("mine.py holds no code")
+
+
+def test_a_syntax_error_shows_line_and_caret(write: Write) -> None:
+    error = failure(write("def attention(q):\n    return (q\n"))
+    assert error.message.endswith("mine.py:2 is not Python: '(' was never closed")
+    assert error.detail == "    return (q\n           ^"
+
+
+def test_a_notebook_line_is_explained(write: Write) -> None:
+    assert "start with % or !" in failure(write("!pip install torch\n")).hint
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_bytes(b"x = '\xff\xfe'\n")
+    assert "mine.py" in failure(str(file)).message
+    file.write_bytes(b"x = 1\x00\n")
+    assert "mine.py" in failure(str(file)).message
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"\xef\xbb\xbf", b"# -*- coding: latin-1 -*-\r\nname = '\xe9'\r\n", b"# one\r\n"],
+    ids=["byte order mark", "coding cookie", "carriage returns"],
+)
+def test_files_as_editors_write_them(tmp_path: Path, start: bytes) -> None:
+    file = tmp_path / "mine.py"
+    file.write_bytes(start + b"def attention(q, k, v):\r\n    return v\r\n")
+    assert load(str(file)).name == "attention"
+
+
+def test_a_missing_package_says_how_to_install_it(write: Write) -> None:
+    error = failure(write("import no_such_package_of_ours\n" + dedent(FUNCTION)))
+    assert error.message.endswith("mine.py needs no_such_package_of_ours, which is not installed")
+    assert error.hint.startswith("pip install no_such_package_of_ours; or, if it is a file of your own")
+    assert error.detail.endswith("line 1, in <module>\n    import no_such_package_of_ours")
+
+
+def test_a_missing_torch_is_ours_to_install(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [])
+    assert failure(write("import torch\n")).hint == "pip install 'qkv[torch]'"
+
+
+def test_an_exception_shows_only_the_lines_of_the_file(write: Write) -> None:
+    path = write(
+        """
+        import json
+        def parse(text):
+            return json.loads(text)
+        settings = parse("{")
+        """
+    )
+    error = failure(path)
+    assert error.message.startswith(f"importing {path} raised JSONDecodeError: Expecting property name")
+    assert error.detail.splitlines() == [
+        f'File "{path}", line 5, in <module>',
+        '    settings = parse("{")',
+        f'File "{path}", line 4, in parse',
+        "    return json.loads(text)",
+    ]
+
+
+def test_an_exit_at_import(write: Write) -> None:
+    error = failure(write("import sys\nsys.exit('done')\n"))
+    assert error.message.endswith("mine.py ended the program: sys.exit('done')")
+
+
+def test_the_main_block_does_not_run(write: Write) -> None:
+    assert load(write(dedent(FUNCTION) + "if __name__ == '__main__':\n    raise SystemExit(1)\n")).name == "attention"
+
+
+def test_nothing_is_left_beside_the_file(write: Write, tmp_path: Path) -> None:
+    write("def softmax(x):\n    return x\n", "helpers.py")
+    load(write("from helpers import softmax\n" + dedent(FUNCTION)))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["helpers.py", "mine.py"]
+
+
+def test_a_file_named_like_a_module_in_use(write: Write) -> None:
+    loaded = load(write("import json\n" + dedent(FUNCTION), "random.py"))
+    assert loaded.value(1, 2, 3) == 3
+    assert sys.modules["random"] is not loaded.module
+
+
+def test_relative_imports_in_a_package(write: Write) -> None:
+    write("", "pack/__init__.py")
+    write("", "pack/inner/__init__.py")
+    write("SCALE = 7\n", "pack/common.py")
+    path = write("from ..common import SCALE\ndef attention(q, k, v):\n    return SCALE\n", "pack/inner/mine.py")
+    loaded = load(path)
+    assert loaded.value(0, 0, 0) == 7
+    assert loaded.module.__name__ == "pack.inner.mine"
+
+
+def test_relative_imports_outside_a_package(write: Write) -> None:
+    error = failure(write("from .common import SCALE\n", "loose/mine.py"))
+    assert "attempted relative import" in error.message
+    assert "put an __init__.py into" in error.hint
+
+
+def test_a_broken_package_does_not_stop_a_file_that_needs_nothing_of_it(write: Write) -> None:
+    write("import no_such_package_of_ours\n", "pack/__init__.py")
+    assert load(write(FUNCTION, "pack/mine.py")).name == "attention"
+
+
+def test_an_import_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(FUNCTION, "here/there.py")
+    monkeypatch.chdir(tmp_path)
+    assert load("here.there:attention").name == "attention"
+    assert load("here.there").name == "attention"
+
+
+def test_dotted_names(write: Write) -> None:
+    path = write(
+        """
+        class Model:
+            class Inner:
+                def forward(self, x):
+                    return x
+        """
+    )
+    assert load(f"{path}:Model.Inner").value.__name__ == "Inner"
+
+
+def test_an_unknown_name_names_the_nearest(write: Write) -> None:
+    path = write(FUNCTION)
+    error = failure(f"{path}:atention")
+    assert error.message == f"{path} has no 'atention'"
+    assert error.hint == "did you mean 'attention'?"
+
+
+def test_a_name_that_is_no_attention(write: Write) -> None:
+    path = write("weights = [1, 2]\n" + dedent(FUNCTION))
+    error = failure(f"{path}:weights")
+    assert error.message == f"weights in {path} is a list, which can't be called"
+    assert error.hint == "these can be checked: attention"
+
+
+# --- which one --------------------------------------------------------------------------------------------------------
+
+HEAD = """
+    import torch.nn as nn
+    class Head(nn.Module):
+        def forward(self, x): return x
+"""
+MULTI = """
+    class MultiHeadAttention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = nn.ModuleList([Head() for _ in range(2)])
+        def forward(self, x): return x
+"""
+BLOCK = """
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = MultiHeadAttention()
+        def forward(self, x): return self.attn(x)
+    class GPT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = [Block()]
+        def forward(self, x): return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (HEAD, "Head"),
+        (HEAD + MULTI, "MultiHeadAttention"),
+        (HEAD + MULTI + BLOCK, "MultiHeadAttention"),
+        (HEAD + MULTI + "    mha = MultiHeadAttention()\n", "MultiHeadAttention"),
+        ("from torch.nn import MultiheadAttention\nmine = MultiheadAttention(4, 2)\n", "mine"),
+        ("def softmax(x): ...\ndef repeat_kv(x, n): ...\ndef sdpa(q, k, v): return softmax(q)\n", "sdpa"),
+        ("def softmax(x): ...\ndef solve(Q, K, V): ...\n", "solve"),
+        ("def attention_weights(x): ...\ndef context_vectors(x): return attention_weights(x)\n", "context_vectors"),
+        ("def attention(q, k, v): ...\ndef reference_attention(q, k, v): ...\n", "attention"),
+        ("def plot_attention(w): ...\ndef causal_mask(n): ...\ndef flash(q, k, v): ...\n", "flash"),
+        ("def _attention(q, k, v): ...\ndef attention(q, k, v): return _attention(q, k, v)\n", "attention"),
+        ("attention = lambda q, k, v: v\n", "attention"),
+        ("class A:\n  def __call__(self, x): ...\nclass LayerNorm:\n  def __call__(self, x): ...\n", "A"),
+        ("import torch\ndef make_attention():\n    return torch.nn.MultiheadAttention(4, 2)\n", "make_attention"),
+        ("from functools import partial\ndef f(q, k, v, n): ...\nattention = partial(f, n=2)\n", "attention"),
+        ("class Model:\n    def forward(self, x): ...\ndef get_inputs(): ...\n", "Model"),
+        ("if True:\n    def attention(q, k, v): ...\nelse:\n    attention = None\n", "attention"),
+        ("class Att:\n    def __call__(self, x): ...\nclass FastAtt(Att): ...\n", "FastAtt"),
+    ],
+)
+def test_the_one_attention_of_a_file_needs_no_name(write: Write, text: str, name: str) -> None:
+    assert load(write(text)).name == name
+
+
+def test_the_other_candidates_are_told(write: Write) -> None:
+    loaded: Loaded = load(write(HEAD + MULTI + BLOCK))
+    assert loaded.members == ["Head"]
+
+
+def test_several_attentions_are_listed(write: Write) -> None:
+    path = write(
+        """
+        class SelfAttention_v1:
+            def forward(self, x): ...
+        class SelfAttention_v2:
+            def forward(self, x): ...
+        """
+    )
+    error = failure(path)
+    assert error.message == f"{path} has 2 attentions: SelfAttention_v1, SelfAttention_v2"
+    assert error.hint.splitlines() == [
+        "say which one is meant:",
+        f"  qkv check {path}:SelfAttention_v1",
+        f"  qkv check {path}:SelfAttention_v2",
+    ]
+
+
+def test_several_unlikely_ones_are_not_called_attentions(write: Write) -> None:
+    error = failure(write("def alpha(x): ...\ndef beta(x): ...\n"))
+    assert "speaks of attention: it has the functions alpha, beta" in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "contents"),
+    [
+        ("weights = 3\nprint(weights)\n", "it defines no class and no function"),
+        ("class Config:\n    n = 3\ndef main(): ...\n", "it has the class Config and the function main"),
+        ("class GPT:\n    def forward(self, x): ...\n", "it has the class GPT"),
+        ("import torch\nfrom torch.nn import MultiheadAttention\n", "it defines no class and no function"),
+    ],
+)
+def test_no_attention_says_what_there_is(write: Write, text: str, contents: str) -> None:
+    error = failure(write(text))
+    assert error.message.endswith(f"mine.py: {contents}")
+    assert error.message.startswith("no attention in ")
+    assert "def attention(query, key, value)" in error.hint
