@@ -70,12 +70,10 @@ def test_channels_beyond_dims_stay_and_the_factor_is_on_the_others_only() -> Non
 
 
 def test_torch_is_turned_as_numpy() -> None:
-    x = np.random.default_rng(0).normal(size=(2, 3, 8))
-    frequencies = Rope().frequencies(8)
-    got = rotate(
-        torch.tensor(x), torch.arange(3.0, dtype=torch.float64), torch.tensor(frequencies).double(), "adjacent"
-    )
-    np.testing.assert_allclose(got.numpy(), rotate(x, np.arange(3.0), np.array(frequencies), "adjacent"), atol=1e-6)
+    x, positions = np.random.default_rng(0).normal(size=(2, 3, 8)), np.arange(3.0)
+    frequencies = np.array(Rope().frequencies(8))
+    got = rotate(torch.tensor(x), torch.tensor(positions), torch.tensor(frequencies), "adjacent")
+    np.testing.assert_allclose(got.numpy(), rotate(x, positions, frequencies, "adjacent"), atol=1e-13)
 
 
 # --- scalings, against transformers -----------------------------------------------------------------------------------
