@@ -160,12 +160,6 @@ def test_given_names_that_the_constructor_lacks_go_into_its_config():
         assert values["num_heads"] == 3
 
 
-def test_positional_only_arguments_stand_in_order():
-    construction = build("d_in, d_out, /, num_heads")
-    assert construction.args == [56, 48]
-    assert construction.kwargs == {"num_heads": 6}
-
-
 def test_unknown_required_argument_names_itself_and_the_next_line_to_type():
     with pytest.raises(CandidateError, match=r"Colourful needs 'colour' \(str\)") as error:
         build("colour: str", class_name="Colourful")

@@ -67,14 +67,12 @@ class Construction:
         sizes: the sizes asked for. The candidate's own arrays have the last word: a class may read them otherwise.
         implied: fields of the spec that these arguments set and the spec left open, as at the command line:
             ``{"window": 5}``.
-        args: positional arguments, for constructors with positional-only parameters.
     """
 
     kwargs: Mapping[str, Any]
     assumptions: Sequence[str]
     sizes: Sizes
     implied: Mapping[str, Any] = field(default_factory=dict)
-    args: Sequence[Any] = ()
 
 
 def default_sizes(spec: AttentionSpec, stated: Collection[str] = ()) -> Sizes:
@@ -266,10 +264,7 @@ def _construct(request: _Request, sizes: Sizes) -> Construction:
             if value is not _LEFT_OUT:
                 chosen[argument.name] = value
     placed = _placed(request, given, chosen)
-    kwargs = chosen | placed
-    positional = [argument.name for argument in request.init if argument.kind == "positional"]
-    args = [kwargs.pop(name) for name in positional if name in kwargs]
-    return Construction(kwargs, _assumptions(request, chosen), sizes, implied, args)
+    return Construction(chosen | placed, _assumptions(request, chosen), sizes, implied)
 
 
 def _placed(request: _Request, given: Mapping[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:

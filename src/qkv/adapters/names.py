@@ -163,6 +163,92 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
 )
 """What a call's argument is called, by what it is."""
 
+# --- names of arrays ------------------------------------------------------------------------------------------------
+
+_AS_MODULE = _words(
+    "{} {}_proj proj_{} {}proj w_{} w{} {}_w to_{} to{} {}_lin lin_{} {}_linear linear_{} {}linear {}_projection "
+    "projection_{} {}_layer layer_{} fc_{} {}_fc {}_net {}_transform {}_map {}_dense dense_{} {}_matrix matrix_{} "
+    "{}_mat mat_{} attn_{} att_{} {}_attn self_{} {}_weight weight_{} {}_weights weights_{} {}_proj_weight "
+    "w_{}_weight {}_transformation {}_conv conv_{} {}_kernel {}_param {}_fn {}_embed mixed_{} fused_{} c_{} {}_head"
+)
+_AS_BIAS = _words("b_{} b{} {}_b bias_{} {}_bias {}_proj_bias b_{}_proj w_{}_bias")
+_AS_NORM = _words(
+    "{}_norm norm_{} {}norm {}_layernorm {}_layer_norm {}_ln ln_{} layernorm_{} layer_norm_{} {}_rmsnorm "
+    "{}_rms_norm rms_norm_{} {}_normalization normalize_{} {}_normalizer {}_ln_norm {}_l2norm {}_head_norm"
+)
+_WORDS_FOR: Mapping[str, tuple[str, ...]] = _table(
+    q="q query queries qs qry", k="k key keys ks", v="v value values vs val vals", out="o out output outputs"
+)
+_FUSED: Mapping[str, tuple[str, ...]] = _table(
+    qkv="qkv query_key_value queries_keys_values q_k_v querykeyvalue qkvs c_attn in_proj w_pack in_projection",
+    kqv="kqv key_query_value k_q_v",
+    kvq="kvq key_value_query",
+    qvk="qvk query_value_key",
+    vqk="vqk",
+    vkq="vkq",
+    kv="kv key_value k_v keyvalue keys_values kvs",
+    vk="vk",
+    qk="qk query_key q_k queries_keys",
+)
+
+
+def _spelled(templates: tuple[str, ...], words: tuple[str, ...], more: str = "") -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*(shape.format(word) for word in words for shape in templates), *_words(more)]))
+
+
+PROJECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {role: _spelled(_AS_MODULE, _WORDS_FOR[role]) for role in "qkv"}
+    | {"out": _spelled(_AS_MODULE, _WORDS_FOR["out"], "c_proj w0 w_0 w_out wout unify_heads unifyheads proj_out")}
+    | {role: _spelled(_AS_MODULE, words) for role, words in _FUSED.items()}
+)
+"""What projections are called in a state dict: q, k, v, the output's, and arrays that hold several in that order."""
+
+LOOSE_OUTPUTS: tuple[str, ...] = _words(
+    "proj dense fc linear projection final_linear final_proj last_linear final final_layer resid_proj "
+    "merge combine_heads combine concat_linear head_proj merge_heads ff w mix_proj post projector "
+    "last_layer fc_final"
+)
+"""Names that an output projection can have, and other layers too: only beside q, k and v are they taken for it."""
+
+BIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {role: _spelled(_AS_BIAS, words) for role, words in {**_WORDS_FOR, **_FUSED}.items()}
+)
+"""What the biases of projections are called where they are parameters of their own."""
+
+NORMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {role: _spelled(_AS_NORM, _WORDS_FOR[role]) for role in "qk"}
+    | {"qk": _words("qk_norm norm_qk qk_layernorm qknorm qk_layer_norm qk_ln")}
+)
+"""What normalisations of query and key are called; ``qk`` is one for both."""
+
+LISTS: tuple[str, ...] = _words(
+    "linears linear_layers projections linear projs proj_layers qkvo layers_qkv linear_list"
+)
+"""Lists whose items are q, k, v and perhaps the output, in that order."""
+
+SINKS: tuple[str, ...] = _words(
+    "sinks sink attention_sinks attn_sinks attn_sink attention_sink sink_logits s_aux learnable_sink"
+)
+"""What the learned scores of a sink are called."""
+
+
+def projection_role(name: str) -> str | None:
+    """The role of a projection's name (without ``.weight``): q, k, v, out or letters in the order of a fused array."""
+    return _PROJECTION_ROLE_OF.get(bare(name))
+
+
+def bias_role(name: str) -> str | None:
+    """The role of a bias that is a parameter of its own."""
+    return _BIAS_ROLE_OF.get(bare(name))
+
+
+def norm_role(name: str) -> str | None:
+    """Whose normalisation this is: q, k or qk."""
+    return _NORM_ROLE_OF.get(bare(name))
+
+
+# --- constructors -----------------------------------------------------------------------------------------------------
+
 INCOMING: tuple[str, ...] = _words(
     "d_in in_features input_dim in_dim input_size dim_in in_channels din query_size query_dim q_dim"
 )
@@ -186,6 +272,9 @@ def _by_name(table: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
 
 _ROLE_OF = _by_name(ROLES)
 _CALL_ROLE_OF = _by_name(CALL_ROLES)
+_PROJECTION_ROLE_OF = _by_name(PROJECTIONS)
+_BIAS_ROLE_OF = _by_name(BIASES)
+_NORM_ROLE_OF = _by_name(NORMS)
 
 
 def bare(name: str) -> str:
