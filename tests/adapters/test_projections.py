@@ -161,6 +161,8 @@ def test_wrapper_of_single_heads(out):
     readings, places = agreeing(module, project, AttentionSpec(num_heads=12))
     assert places == [0]
     assert readings[0].num_heads == 12
+    assert "heads.*.W_query" in readings[0].words
+    assert "12 heads side by side" in readings[0].words
     assert readings[0].certain
     assert (readings[0].out is not None) is bool(out)
 
@@ -327,6 +329,25 @@ def test_point_convolutions():
     module = named(q_proj=nn.Conv1d(E, W, 1), k_proj=nn.Conv1d(E, W, 1), v_proj=nn.Conv1d(E, W, 1))
     one = lambda layer, x: layer(x.mT).mT  # noqa: E731
     assert agreeing(module, lambda x: [one(module.q_proj, x), one(module.k_proj, x), one(module.v_proj, x)])[1] == [0]
+
+
+class OwnLinear(nn.Module):
+    """A layer as exercises have it: the weight under a name of its own, (in, out) or not."""
+
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.W = nn.Parameter(torch.randn(rows, columns))
+        self.b = nn.Parameter(torch.zeros(columns))
+
+    def forward(self, x):
+        return x @ self.W + self.b
+
+
+def test_layers_of_ones_own():
+    module = named(q_proj=OwnLinear(E, W), k_proj=OwnLinear(E, KV), v_proj=OwnLinear(E, KV))
+    spec = AttentionSpec(num_heads=H, num_kv_heads=G, embed_dim=E)
+    readings, places = agreeing(module, lambda x: [module.q_proj(x), module.k_proj(x), module.v_proj(x)], spec)
+    assert (places, len(readings)) == ([0], 1)
 
 
 def test_a_plain_class_with_arrays():
@@ -549,6 +570,22 @@ def test_norms_of_real_models():
     assert abs(norm.weight.mean()) < 0.7
 
 
+def test_norms_whose_weight_is_called_scale():
+    class RMSNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.eps = 1e-5
+            self.scale = nn.Parameter(torch.ones(D))
+            self.shift = nn.Parameter(torch.zeros(D))
+
+    state, (reading,) = opened(with_norms(RMSNorm(), RMSNorm()), GQA)
+    norm = reading.parameters(state).q_norm
+    assert norm is not None
+    assert (norm.kind, norm.eps, reading.qk_norm) == ("rms", 1e-5, "head")
+    assert np.array_equal(norm.weight, state["q_norm.scale"])
+    assert np.array_equal(norm.bias, state["q_norm.shift"])
+
+
 def test_norms_without_weights_and_a_shared_one():
     class L2Norm(nn.Module):
         def forward(self, x):
@@ -615,9 +652,23 @@ def test_wrong_names_are_told_the_right_ones(given, message):
     assert error.value.hint.startswith("--weights ")
 
 
-def test_two_attentions_are_named():
+def two_attentions():
     one = {"q_proj": (E, W), "k_proj": (E, W), "v_proj": (E, W), "out_proj": (W, E)}
-    module = named(self_attn=named(**one), cross_attn=named(**one))
+    return named(self_attn=named(**one), cross_attn=named(**one, q_norm=nn.RMSNorm(D)))
+
+
+def test_one_of_two_attentions_can_be_named():
+    given = {f"{letter}_proj": f"cross_attn.{letter}_proj.weight" for letter in "qkv"}
+    (reading,) = opened(two_attentions(), given=given)[1]
+    assert all(name.startswith("cross_attn.") for name in reading.names)
+    assert reading.out is not None
+    assert reading.q_norm is not None
+    (reading,) = opened(two_attentions(), given={**given, "out_proj": "none"})[1]
+    assert reading.out is None
+
+
+def test_two_attentions_are_named():
+    module = two_attentions()
     with pytest.raises(CandidateError, match="holds 2 attentions: self_attn, cross_attn") as error:
         opened(module)
     assert "--weights" in error.value.hint

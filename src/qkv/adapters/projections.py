@@ -226,8 +226,8 @@ def readings_of(facts: Facts, spec: AttentionSpec, given: Mapping[str, str] | No
     arrays = {name: one for name, one in facts.arrays.items() if one.learned} or dict(facts.arrays)
     if not arrays and not given:
         return []
-    found = _Found.among(arrays, facts)
-    scope = _with_given(_scope(found, facts, _is_complete(given)), found, facts, given or {})
+    found = _Found.among(arrays)
+    scope = _with_given(_scope(found, facts, given or {}), found, facts, given or {})
     sizes = _Known.of(facts, spec)
     readings = [reading for axes in _axes_choices(scope, sizes) for reading in _rows_choices(scope, axes, sizes, facts)]
     readings = _distinct(readings)
@@ -288,60 +288,87 @@ class _Found:
     arrays: Mapping[str, ArrayFacts] = field(default_factory=dict)
 
     @classmethod
-    def among(cls, arrays: Mapping[str, ArrayFacts], facts: Facts) -> _Found:
+    def among(cls, arrays: Mapping[str, ArrayFacts]) -> _Found:
         """The arrays whose names say what they are."""
         found = cls(arrays=arrays)
         for name, one in arrays.items():
-            found._sort_in(name, one, facts)
+            found._sort_in(_Path.of(name), one)
         return found
 
-    def _sort_in(self, name: str, one: ArrayFacts, facts: Facts) -> None:
-        path = name.split(".")
-        layer = path[-1] in ("weight", "bias") and len(path) > 1
-        leaf = path.pop() if layer else ""
-        index = int(path.pop()) if path[-1].isdigit() and len(path) > 1 else None
-        *around, stem = path
-        scope = tuple(around)
-        if norm_role(stem):
-            self.norms.setdefault((scope, str(norm_role(stem))), {})[leaf or "weight"] = name
-        elif bare(stem) in SINKS:
-            self.sinks[scope] = name
-        elif leaf == "bias":
-            return
-        elif not layer and bias_role(stem):
-            self.biases[scope, str(bias_role(stem))] = name
-        else:
-            self._take(
-                name, one, stem, scope, index, raw=not layer, bias=_sibling(name, self.arrays) if layer else None
-            )
+    def _sort_in(self, path: _Path, one: ArrayFacts) -> None:
+        role = norm_role(path.stem)
+        if role:
+            self.norms.setdefault((path.scope, role), {})[path.leaf or "weight"] = path.name
+        elif bare(path.stem) in SINKS:
+            self.sinks[path.scope] = path.name
+        elif not path.leaf and bias_role(path.stem):
+            self.biases[path.scope, str(bias_role(path.stem))] = path.name
+        elif path.leaf != "bias" and len(one.shape) > 1:
+            self._take(path, one)
 
-    def _take(
-        self,
-        name: str,
-        one: ArrayFacts,
-        stem: str,
-        scope: tuple[str, ...],
-        index: int | None,
-        raw: bool,
-        bias: str | None,
-    ) -> None:
-        if len(one.shape) < 2:
-            return
-        listed = index is not None and bare(stem) in LISTS and index < 4
-        role = ("q", "k", "v", "out")[index] if listed and index is not None else projection_role(stem)
-        if role is None and bare(stem) in LOOSE_OUTPUTS:
+    def _take(self, path: _Path, one: ArrayFacts) -> None:
+        index, scope = path.index, path.scope
+        listed = index is not None and bare(path.stem) in LISTS and index < 4
+        role = _QKVO[index] if listed and index is not None else projection_role(path.stem)
+        if role is None and bare(path.stem) in LOOSE_OUTPUTS:
             role = "loose"
         if role is None:
             return
         place = None if listed or role in ("out", "loose") else index
         if place is None and len(scope) > 1 and scope[-1].isdigit() and scope[-2].lower() not in _LAYER_LISTS:
             place, scope = int(scope[-1]), scope[:-2]
-        self.units.append(_Unit(role, name, one, bias, scope, place, raw))
+        self.units.append(_Unit(role, path.name, one, _sibling(path, self.arrays), scope, place, raw=not path.leaf))
 
 
-def _sibling(weight: str, arrays: Iterable[str]) -> str | None:
-    bias = weight.removesuffix("weight") + "bias"
-    return bias if weight.endswith("weight") and bias in arrays else None
+_QKVO = ("q", "k", "v", "out")
+_LEAVES = {
+    "weight": ("weight", "w", "kernel", "scale", "gamma", "gain", "g"),
+    "bias": ("bias", "b", "shift", "beta"),
+}
+
+
+@dataclass(frozen=True)
+class _Path:
+    """A name in the state, taken apart.
+
+    Attributes:
+        name: the whole.
+        scope: the names of the modules around what it belongs to.
+        stem: the name of what it belongs to: of the layer, or its own where it is a parameter by itself.
+        index: the number after that name, as lists give.
+        leaf: ``weight`` or ``bias`` of a layer; empty for a parameter by itself.
+    """
+
+    name: str
+    scope: tuple[str, ...]
+    stem: str
+    index: int | None
+    leaf: str
+
+    @classmethod
+    def of(cls, name: str) -> _Path:
+        """The name taken apart."""
+        parts = name.split(".")
+        leaf = next((leaf for leaf, spellings in _LEAVES.items() if parts[-1].lower() in spellings), "")
+        around = _without_index(parts[:-1])
+        # A layer's weight is called that; other spellings count where the layer's name says what it is.
+        known = around and (projection_role(around[-1]) or norm_role(around[-1]))
+        is_layer = bool(leaf and around and (parts[-1] in _LEAVES or known))
+        rest = parts[:-1] if is_layer else parts
+        named = _without_index(rest)
+        index = int(rest[-1]) if len(named) < len(rest) else None
+        return cls(name, tuple(named[:-1]), named[-1], index, leaf if is_layer else "")
+
+
+def _without_index(parts: list[str]) -> list[str]:
+    return parts[:-1] if len(parts) > 1 and parts[-1].isdigit() else parts
+
+
+def _sibling(path: _Path, arrays: Iterable[str]) -> str | None:
+    """The bias of the layer that a weight belongs to."""
+    before = path.name.rpartition(".")[0]
+    spelled = [f"{before}.{leaf}" for leaf in _LEAVES["bias"]] if path.leaf else []
+    return next((name for name in spelled if name in arrays), None)
 
 
 @dataclass(frozen=True)
@@ -364,19 +391,17 @@ class _Scope:
         return next((role for role in self.units if len(role) == 3 and role != "out"), None)
 
 
-def _is_complete(given: Mapping[str, str] | None) -> bool:
-    roles = {projection_role(name) for name in given or {}}
-    return {"q", "k", "v"} <= roles or "qkv" in roles or {"q", "kv"} <= roles
-
-
-def _scope(found: _Found, facts: Facts, given: bool) -> _Scope:
-    """The one attention among the arrays."""
+def _scope(found: _Found, facts: Facts, given: Mapping[str, str]) -> _Scope:
+    """The one attention among the arrays, or where the user says that it is."""
+    named = [projection_role(name) for name in given]
+    if {"q", "k"} <= set("".join(role for role in named if role and role != "out")):
+        first = next(name for name, role in zip(given.values(), named, strict=True) if role and "q" in role)
+        at = _Path.of(first.partition("[")[0].removesuffix(".T")).scope
+        return _Scope(at, _output(found, at, given.values()), _biases(found, at))
     scopes: dict[tuple[str, ...], dict[str, list[_Unit]]] = {}
     for unit in found.units:
         scopes.setdefault(unit.scope, {}).setdefault(unit.role, []).append(unit)
     whole = [at for at, roles in scopes.items() if _whole(roles)]
-    if given:
-        return _Scope((), {}, {})
     if not whole:
         raise CandidateError(_nothing_recognised(found, facts), hint=_HINT)
     if len(whole) > 1:
@@ -387,9 +412,11 @@ def _scope(found: _Found, facts: Facts, given: bool) -> _Scope:
         )
     at = whole[0]
     units = {role: _one_or_heads(listed) for role, listed in scopes[at].items() if role not in ("out", "loose")}
-    output = _output(found, at, units)
-    biases = {role: name for (scope, role), name in found.biases.items() if scope == at}
-    return _Scope(at, _settled(units) | ({"out": (output,)} if output else {}), biases)
+    return _Scope(at, _settled(units) | _output(found, at), _biases(found, at))
+
+
+def _biases(found: _Found, at: tuple[str, ...]) -> dict[str, str]:
+    return {role: name for (scope, role), name in found.biases.items() if scope == at}
 
 
 _HINT = "--weights q_proj=NAME --weights k_proj=NAME --weights v_proj=NAME --weights out_proj=NAME"
@@ -421,21 +448,20 @@ def _settled(units: dict[str, tuple[_Unit, ...]]) -> dict[str, tuple[_Unit, ...]
     return units
 
 
-def _output(found: _Found, at: tuple[str, ...], units: Mapping[str, Sequence[_Unit]]) -> _Unit | None:
-    """The output's projection: beside q, k and v, or in a module around them."""
-    exact = [unit for unit in found.units if unit.role == "out"]
-    loose = [unit for unit in found.units if unit.role == "loose"]
-    beside = [unit for unit in [*exact, *loose] if unit.scope == at]
-    if beside:
-        return beside[0]
+def _output(found: _Found, at: tuple[str, ...], taken: Iterable[str] = ()) -> dict[str, tuple[_Unit, ...]]:
+    """The output's projection: beside q, k and v, or in a module around them; empty where there is none."""
+    taken = set(taken)
+    exact = [unit for unit in found.units if unit.role == "out" and unit.weight not in taken]
+    loose = [unit for unit in found.units if unit.role == "loose" and unit.weight not in taken]
+    for unit in [*exact, *loose]:
+        if unit.scope == at:
+            return {"out": (unit,)}
     for depth in range(len(at) - 1, -1, -1):
-        around = at[:depth]
         for unit in [*exact, *loose]:
-            inside = unit.scope[depth:]
-            is_output = (unit.role == "out" and not inside) or [bare(name) for name in inside] in (["output"], ["out"])
-            if unit.scope[:depth] == around and is_output:
-                return unit
-    return None
+            inside = [bare(name) for name in unit.scope[depth:]]
+            if unit.scope[:depth] == at[:depth] and (inside in (["output"], ["out"]) or (unit in exact and not inside)):
+                return {"out": (unit,)}
+    return {}
 
 
 def _nothing_recognised(found: _Found, facts: Facts) -> str:
@@ -455,6 +481,9 @@ def _with_given(scope: _Scope, found: _Found, facts: Facts, given: Mapping[str, 
     biases = dict(scope.biases)
     for key, expression in given.items():
         stem = key.removesuffix(".weight")
+        if projection_role(stem) == "out" and expression.lower() == "none":
+            units.pop("out", None)
+            continue
         if stem.endswith(".bias") and projection_role(stem.removesuffix(".bias")):
             biases[str(projection_role(stem.removesuffix(".bias")))] = _existing(expression, facts)
             continue
@@ -499,8 +528,8 @@ def _named_unit(role: str, expression: str, facts: Facts) -> _Unit:
     turned = bool(match and match["turned"])
     one = facts.arrays[name]
     shape = np.broadcast_to(0.0, one.shape)[cut].shape if cut else tuple(one.shape)
-    raw = not name.endswith(".weight")
-    bias = None if raw else _sibling(name, facts.arrays)
+    path = _Path.of(name)
+    raw, bias = not path.leaf, _sibling(path, facts.arrays)
     stored_in_out = one.owner == "Conv1D" or turned
     along_out = cut[1:2] if stored_in_out else cut[:1]
     return _Unit(role, name, replace(one, shape=shape), bias, (), None, raw, cut, along_out, turned)
@@ -570,9 +599,10 @@ def _fixed_axes(unit: _Unit) -> str | None:
         return "eo"
     if unit.raw and unit.weight.rpartition(".")[2] in _TORCH_NAMES:
         return "oe"
-    if not unit.raw and owner == "Conv1D" and ndim == 2:
+    if owner == "Conv1D" and ndim == 2:
         return "eo"
-    if not unit.raw and (ndim == 2 or set(unit.facts.shape[2:]) == {1}):
+    linear = ndim == 2 and owner.endswith(_LINEARS) and unit.weight.endswith("weight")
+    if linear or (not unit.raw and ndim > 2 and set(unit.facts.shape[2:]) == {1}):
         return "oe" + "1" * (ndim - 2)
     return None
 
@@ -596,7 +626,7 @@ def _axes_choices(scope: _Scope, known: _Known) -> list[dict[str, str]]:
 
 def _flat_order(scope: _Scope, flat: Sequence[str]) -> tuple[str, str]:
     """Raw matrices are mostly used as ``x @ W``; those called ``..._weight`` as ``F.linear(x, weight)``."""
-    as_linear = all(scope.units[role][0].weight.endswith("weight") for role in flat)
+    as_linear = all(scope.units[role][0].weight.endswith(("weight", "kernel")) for role in flat)
     return ("oe", "eo") if as_linear else ("eo", "oe")
 
 
@@ -607,8 +637,6 @@ def _consistent(scope: _Scope, choice: Mapping[str, str], flat: Sequence[str], k
     if known.embed and any(size not in known.embed for size in inner[:1]):
         return False
     if len(set(inner)) > 1:
-        return False
-    if any(sizes[role][0] % 3 for role in flat if len(role) == 3 and role != "out" and known.num_heads == 1):
         return False
     fused = next((role for role in flat if len(role) == 3 and role != "out"), None)
     if fused and sizes[fused][0] <= sizes[fused][1]:
@@ -904,15 +932,17 @@ def _reading(scope: _Scope, pieces: Mapping[str, Piece], words: str, fused: Piec
 
 def _apart_in_words(pieces: Mapping[str, Piece]) -> str:
     letters = [letter for letter in "qkv" if letter in pieces]
+    heads = {len(pieces[letter].weights) for letter in letters}
     names = ", ".join(_name_in_words(pieces[letter]) for letter in letters)
-    return f"{', '.join(letters)} {'are' if len(letters) > 1 else 'is'} {names}"
+    beside = f", {heads.pop()} heads side by side" if heads != {1} else ""
+    return f"{', '.join(letters)} are {names}{beside}"
 
 
 def _name_in_words(piece: Piece) -> str:
     name = piece.weights[0].removesuffix(".weight")
     if len(piece.weights) > 1:
-        return f"{name} and the {len(piece.weights) - 1} like it, side by side"
-    raw = not piece.weights[0].endswith(".weight")
+        return re.sub(r"\.\d+(?=\.|$)", ".*", name, count=1)
+    raw = not _Path.of(piece.weights[0]).leaf
     return f"{name} (used as {'x @ W' if piece.axes == 'eo' else 'x @ W.T'})" if raw and len(piece.axes) == 2 else name
 
 
@@ -998,20 +1028,19 @@ def randomised(facts: Facts, names: Iterable[str], state: State, rng: np.random.
 
 
 def _drawn(name: str, one: ArrayFacts, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
-    *around, leaf = name.split(".")
-    stem = around[-1] if around and leaf in ("weight", "bias") else leaf
+    path = _Path.of(name)
     noise = rng.standard_normal(shape)
-    if bare(stem) in SINKS:
+    if bare(path.stem) in SINKS:
         return noise
-    if norm_role(stem):
-        centre = 0.0 if leaf == "bias" or one.owner in _PLUS_ONE else 1.0
+    if norm_role(path.stem):
+        centre = 0.0 if path.leaf == "bias" or one.owner in _PLUS_ONE else 1.0
         return centre + 0.3 * noise
-    if leaf == "bias" or bias_role(leaf) or len(shape) < 2:
+    if path.leaf == "bias" or (not path.leaf and bias_role(path.stem)) or len(shape) < 2:
         return 0.5 * noise
-    return noise * 1.5 / np.sqrt(_fan_in(stem, one, shape))
+    return noise * 1.5 / np.sqrt(_fan_in(one, shape))
 
 
-def _fan_in(stem: str, one: ArrayFacts, shape: tuple[int, ...]) -> int:
+def _fan_in(one: ArrayFacts, shape: tuple[int, ...]) -> int:
     """Channels that one result is summed over; for raw matrices the geometric mean of what it can be."""
     if one.owner == "Conv1D":
         return shape[0]
