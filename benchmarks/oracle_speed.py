@@ -71,7 +71,7 @@ def alone(length: int) -> None:
 
 
 def cost(work: Callable[[], Any], repeats: int = 3) -> Cost:
-    """Time of the quickest of several runs, and the most memory held at once in one more (which may be the only one)."""
+    """Time of the quickest of several runs, and the most memory held at once in one more, which may be the only one."""
     seconds = [timed(work)[0] for _ in range(repeats)]
     tracemalloc.start()
     traced, result = timed(work)

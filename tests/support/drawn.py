@@ -239,7 +239,7 @@ def _norm(rng: np.random.Generator, width: int) -> Norm | None:
         kind=("rms", "layer", "l2")[rng.integers(3)],
         weight=rng.normal(size=width) if _happens(rng) else None,
         bias=rng.normal(size=width) if _happens(rng) else None,
-        eps=(1e-6, 0.01)[rng.integers(2)],
+        eps=(1e-6, 3.0)[rng.integers(2)],  # so large that it decides the size of an l2 norm
         plus_one=_happens(rng),
     )
 
