@@ -30,7 +30,7 @@ Named.__module__ = "nowhere"
 
 
 def named(**arrays):
-    """A module with these arrays: a tuple is a Linear's (in, out), a tensor a parameter, a module itself."""
+    """A module with these attributes; a tuple stands for a Linear (in, out)."""
     module = Named()
     for name, value in arrays.items():
         setattr(module, name, nn.Linear(*value) if isinstance(value, tuple) else value)
@@ -215,6 +215,14 @@ def test_fused_layouts_are_all_readings_thirds_first(name, order):
     fused = readings[0].fused
     assert fused is not None
     assert fused.size == (3 * W, E)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_heads_are_counted_by_the_candidate_where_the_spec_leaves_them_open(nested):
+    inner = named(qkv=(E, 3 * W), n_head=H)
+    module = named(attn=inner) if nested else inner
+    _, places = agreeing(module, lambda x: cut_by("hcd")(inner.qkv(x)), AttentionSpec())
+    assert places == [1]
 
 
 def test_fused_with_one_head_leaves_no_doubt_between_thirds_and_heads():

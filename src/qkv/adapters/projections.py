@@ -228,7 +228,7 @@ def readings_of(facts: Facts, spec: AttentionSpec, given: Mapping[str, str] | No
         return []
     found = _Found.among(arrays)
     scope = _with_given(_scope(found, facts, given or {}), found, facts, given or {})
-    sizes = _Known.of(facts, spec)
+    sizes = _Known.of(facts, spec, scope.at)
     readings = [reading for axes in _axes_choices(scope, sizes) for reading in _rows_choices(scope, axes, sizes, facts)]
     readings = _distinct(readings)
     certain = len(readings) == 1
@@ -561,11 +561,12 @@ class _Known:
     spec: AttentionSpec
 
     @classmethod
-    def of(cls, facts: Facts, spec: AttentionSpec) -> _Known:
-        """The spec's sizes; where it leaves them open, those that the candidate carries as attributes."""
+    def of(cls, facts: Facts, spec: AttentionSpec, at: tuple[str, ...]) -> _Known:
+        """The spec's sizes; where it leaves them open, those that the attention or what is around it carries."""
         told: dict[str, set[int]] = {}
+        inside = "".join(f"{name}." for name in at)
         for name, value in facts.attributes.items():
-            role = role_of(name)
+            role = role_of(name.removeprefix(inside))
             if role and isinstance(value, int) and not isinstance(value, bool):
                 told.setdefault(role, set()).add(value)
         stated = {"embed_dim": spec.embed_dim, "head_dim": spec.head_dim}
