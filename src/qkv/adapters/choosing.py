@@ -28,7 +28,7 @@ _ACTIONS = {
     *("precompute", "register", "assert", "verify", "save", "log"),
 }
 _FACTORIES = {"make", "build", "create", "get", "load", "new"}
-_MADE = {"model", "module", "layer", "candidate"}
+_MADE = {"model", "module", "layer", "candidate", "build", "make", "create"}
 _STANDARDS = {"reference", "ref", "golden", "expected"}
 _QUERY = {"q", "query", "queries", "xq", "qs"}
 _UNLIKELY = 6
@@ -215,7 +215,7 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
 
 
 def _defined_here(name: str, value: Any, module: ModuleType, nodes: dict[str, list[ast.AST]]) -> bool:
-    if not callable(value) and not _is_object(value):
+    if (not callable(value) and not _is_object(value)) or type(value).__module__ in ("types", "typing"):
         return False
     if any(isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda) for node in nodes.get(name, ())):
         return True

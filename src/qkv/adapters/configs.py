@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -35,41 +36,58 @@ class Settings(dict[str, Any]):
 def build_config(config: Config, module: ModuleType | None, owner: type | None = None) -> Any:
     """An object that answers to the config's names.
 
-    The class named in the annotation where it takes them, else the one config class of the file, else `Settings`.
+    The class named in the annotation where it takes them; else `Settings`, which has the defaults of the one config
+    class of the file, where there is one.
 
     Args:
         config: the names and values.
         module: the candidate's module, in which annotations are looked up.
         owner: the class whose constructor gets the config; its own module is looked in first.
     """
-    for cls in _classes(config, module, owner):
-        try:
-            made = _made_of(cls, config.values)
-        except Exception:  # noqa: BLE001 - whatever the class objects to, the plain config still answers
-            continue
+    spaces = [vars(one) for one in (sys.modules.get(getattr(owner, "__module__", "")), module) if one is not None]
+    for word in re.findall(r"\w+", config.annotation):
+        made = _made_of(next((space[word] for space in spaces if word in space), None), config.values)
         if made is not None:
             return made
-    return Settings(config.values)
+    beside = None if config.annotation else _made_of(_config_class(spaces), config.values)
+    return _backed(config.values, beside)
 
 
-def _classes(config: Config, module: ModuleType | None, owner: type | None) -> list[type]:
-    """The config classes that may be meant, the likeliest first."""
-    spaces = [vars(one) for one in (sys.modules.get(getattr(owner, "__module__", "")), module) if one is not None]
-    named = [space.get(word) for space in spaces for word in re.findall(r"\w+", config.annotation)]
-    found = [one for one in named if isinstance(one, type) and one not in (dict, list, tuple, object, str, int)]
-    if found or config.annotation:
-        return found
-    ours = [
+def _backed(values: Mapping[str, Any], beside: Any) -> Settings:
+    """Settings with these values, and for all other names those of another config."""
+    if beside is None:
+        return Settings(values)
+    known = {}
+    for name in dir(beside):
+        # A property of a stranger's class may raise anything.
+        with contextlib.suppress(Exception):
+            if not name.startswith("_") and not inspect.isroutine(getattr(beside, name)):
+                known[name] = getattr(beside, name)
+    return Settings(known | dict(values))
+
+
+def _config_class(spaces: list[dict[str, Any]]) -> type | None:
+    """The one class of the file that is named like a config; none where there are several."""
+    ours = {
         one
         for space in spaces
         for name, one in space.items()
         if isinstance(one, type) and name.lower().endswith(_ENDINGS) and one.__module__ == space.get("__name__")
-    ]
-    return ours if len(set(ours)) == 1 else []
+    }
+    return ours.pop() if len(ours) == 1 else None
 
 
-def _made_of(cls: type, values: Mapping[str, Any]) -> Any:
-    """An instance of the class that answers to all the values it knows; None where it lacks what it needs."""
+def _made_of(cls: Any, values: Mapping[str, Any]) -> Any:
+    """An instance of a config class with those of the values it knows; None where that can't be had."""
+    if not isinstance(cls, type) or cls in (dict, list, tuple, set, object, str, int, float, bool, type):
+        return None
+    try:
+        return _instance(cls, values)
+    except Exception:  # noqa: BLE001 - whatever the class objects to, a plain config still answers
+        return None
+
+
+def _instance(cls: type, values: Mapping[str, Any]) -> Any:
     if hasattr(cls, "to_dict") and hasattr(cls, "model_type"):
         return _hugging_face(cls, values)
     parameters = inspect.signature(cls).parameters

@@ -24,6 +24,9 @@ from qkv.errors import CandidateError
 LARGEST_MESSAGE = 1 << 30
 """Bytes; what is longer is refused on both sides."""
 
+LOST = 113
+"""Exit code of a child whose pipes no longer work."""
+
 _MAGIC = b"\x93QKV"
 _FRAME = struct.Struct("<4sQ")
 _HEADER = struct.Struct("<Q")

@@ -69,13 +69,14 @@ class ObjectHolder:
             CandidateError: it holds no array of that name, or one of another shape.
         """
         shapes = {slot.name: tuple(slot.value.shape) for slot in slots(self._value)}
-        for name, array in arrays.items():
+        given = {name: np.array(array) for name, array in arrays.items()}
+        for name, array in given.items():
             if name not in shapes:
                 hint = nearest(name, shapes) if shapes else "it holds no arrays"
                 raise CandidateError(f"the candidate holds no array named {name!r}", hint=hint)
             if array.shape != shapes[name]:
                 raise CandidateError(f"{name} has the shape {shapes[name]}, and {array.shape} was given for it")
-        self._assigned |= {name: np.array(array) for name, array in arrays.items()}
+        self._assigned |= given
         self._copies.clear()
 
     @contextmanager

@@ -253,7 +253,10 @@ def _captured() -> Iterator[_Printed]:
     # A candidate that asks for input must not wait for it.
     sys.stdin = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
-        warnings.simplefilter("default")
+        # Shown whatever this process does with warnings of its own; those for the candidate's author are not.
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.simplefilter("default", RuntimeWarning)
         try:
             yield printed
         finally:

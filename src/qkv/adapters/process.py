@@ -14,9 +14,9 @@ import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from qkv.adapters.encoding import Unframed, decode, encode, read_frame, write_frame
+from qkv.adapters.encoding import LOST, Unframed, decode, encode, read_frame, write_frame
 from qkv.adapters.messages import Array, Call, Facts, Reply
 from qkv.adapters.tracebacks import MOST_LINES, code_at, is_own
 from qkv.errors import CandidateError
@@ -25,6 +25,8 @@ OPEN_LIMIT = 60.0
 """Seconds that loading and building a candidate may take: it imports a framework."""
 CALL_LIMIT = 20.0
 """Seconds that one call may take."""
+PATIENCE = 10.0
+"""Seconds after which the child ends itself, should its parent not be there to stop it at its limit."""
 MEMORY_LIMIT = 4 << 30
 """Bytes that the child may have."""
 
@@ -51,7 +53,7 @@ class HostProcess:
         self._opening: str | None = None
         self._target = ""
 
-    def start(self, target: str | None = None) -> Self:
+    def start(self, target: str | None = None) -> HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
         if self._child is None:
             self._child = _Child(self._memory_limit)
@@ -102,7 +104,7 @@ class HostProcess:
         if child is not None:
             child.kill()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> HostProcess:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -122,7 +124,7 @@ class HostProcess:
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None
         limit = self._limit(name)
-        self._child.send(encode((name, arguments, 2 * limit + 10)), limit)
+        self._child.send(encode((name, arguments, limit + PATIENCE)), limit)
 
     def _receive(self, name: str, expected: type) -> Any:
         assert self._child is not None
@@ -207,30 +209,31 @@ class _Child:
         Raises:
             _Ended: the child ended, or was ended because it broke a limit.
         """
-        reason = "exit"
         while True:
             left = self._deadline - time.monotonic()
-            try:
-                answer = self._answers.get(timeout=min(max(left, 0.001), 0.1))
-            except queue.Empty:
-                if left <= 0:
-                    reason = "time"
-                elif self._memory_limit and _memory_of(self._process.pid) > self._memory_limit:
-                    reason = "memory"
-                else:
-                    continue
-                break
+            answered, answer = self._wait(min(max(left, 0.001), 0.1))
             if answer is not None:
                 return answer
-            break
-        return self._give_up(reason)
+            if answered:
+                return self._give_up("exit")
+            if left <= 0:
+                return self._give_up("time")
+            if self._memory_limit and _memory_of(self._process.pid) > self._memory_limit:
+                return self._give_up("memory")
+
+    def _wait(self, seconds: float) -> tuple[bool, bytes | None]:
+        """Whether something came within this time, and the answer, if it was one and not the child's end."""
+        try:
+            return True, self._answers.get(timeout=seconds)
+        except queue.Empty:
+            return False, None
 
     def _give_up(self, reason: str) -> Any:
         if reason != "exit":
             self._ask_for_stack()
         code = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(0.5 if reason == "exit" else 0)
+            code = self._process.wait(1.0 if reason == "exit" else 0)
         self.kill()
         stack, printed = self._text.decode("utf-8", "replace"), self._printed.decode("utf-8", "replace")
         raise _Ended(reason, code, stack, printed)
@@ -267,10 +270,11 @@ class _Child:
                 if answer is None:
                     return
         except Unframed as other:
+            # The interpreter's last words, or a candidate that writes where it should not: no answer will come.
             self._text += other.args[0]
+            self._answers.put(None)
             while len(self._text) < 1 << 16 and (more := replies.read1(4096)):
                 self._text += more
-            self._answers.put(None)
         except (OSError, ValueError):
             self._answers.put(None)
 
@@ -321,8 +325,8 @@ def _frames(stack: str, target: str) -> list[str]:
 
 
 def _how_it_ended(ended: _Ended) -> str:
-    if ended.code is None:
-        return "broke its connection with qkv"
+    if ended.code in (None, LOST):
+        return "broke the connection with qkv: it may close or write to file descriptors that are not its own"
     if ended.code >= 0:
         return f"ended the process with exit code {ended.code}"
     try:

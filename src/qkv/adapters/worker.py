@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import IO, Any
 
-from qkv.adapters.encoding import decode, encode, read_frame, write_frame
+from qkv.adapters.encoding import LOST, decode, encode, read_frame, write_frame
 from qkv.adapters.host import Host
 from qkv.errors import CandidateError
 
@@ -35,7 +35,11 @@ def main() -> None:
     faulthandler.enable(file=replies.fileno())
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, file=replies.fileno(), all_threads=True)
-    serve(requests, replies)
+    try:
+        serve(requests, replies)
+    except OSError:
+        # The candidate closed the pipes, or the parent is gone.
+        os._exit(LOST)
     os._exit(0)
 
 
