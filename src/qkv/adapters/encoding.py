@@ -14,7 +14,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from typing import IO, Any, Literal, Union
+from typing import Any, BinaryIO, Literal, Union
 
 import numpy as np
 
@@ -81,14 +81,14 @@ def decode(body: bytes) -> Any:
         ) from None
 
 
-def write_frame(stream: IO[bytes], body: bytes) -> None:
+def write_frame(stream: BinaryIO, body: bytes) -> None:
     """Nothing; writes one message with its length in front."""
     stream.write(_FRAME.pack(_MAGIC, len(body)))
     stream.write(body)
     stream.flush()
 
 
-def read_frame(stream: IO[bytes]) -> bytes | None:
+def read_frame(stream: BinaryIO) -> bytes | None:
     """The next message's bytes, or None at the end of the stream.
 
     Raises:
@@ -131,7 +131,7 @@ def _pack_array(array: Array, arrays: list[Array], seen: dict[int, int]) -> int:
         if array.dtype.name not in _DTYPES:
             raise CandidateError(f"an array of {array.dtype.name} can't be passed to or from a candidate")
         seen[id(array)] = len(arrays)
-        arrays.append(array)
+        arrays.append(array.astype(array.dtype.newbyteorder("="), copy=False))
     return seen[id(array)]
 
 

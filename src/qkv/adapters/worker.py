@@ -11,7 +11,7 @@ import gc
 import os
 import signal
 import sys
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 from qkv.adapters.encoding import LOST, decode, encode, read_frame, write_frame
 from qkv.adapters.host import Host
@@ -43,7 +43,7 @@ def main() -> None:
     os._exit(0)
 
 
-def take_over_streams() -> tuple[IO[bytes], IO[bytes]]:
+def take_over_streams() -> tuple[BinaryIO, BinaryIO]:
     """The pipes to and from the parent. Stdin then gives nothing, and stdout is what stderr is: out of the way."""
     requests = os.fdopen(os.dup(0), "rb")
     replies = os.fdopen(os.dup(1), "wb")
@@ -65,7 +65,7 @@ def limit_memory(limit: int) -> None:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
-def serve(requests: IO[bytes], replies: IO[bytes]) -> None:
+def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Nothing; answers one request after another, and returns when there will be no more."""
     host, process = Host(isolated=True), os.getpid()
     while (body := read_frame(requests)) is not None:
