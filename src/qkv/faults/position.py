@@ -1,23 +1,19 @@
-"""Faults of rope: query and key are turned in the wrong pairs, at the wrong positions, or not at all."""
+"""Faults of rope: query and key are turned the wrong way, at the wrong positions, or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
 
 from qkv.faults.as_if import as_if
 from qkv.faults.fault import Ways, fault
-from qkv.faults.needs import PARTIAL_ROPE, ROPE, UNEQUAL_LENGTHS, YARN
+from qkv.faults.needs import ROPE, UNEQUAL_LENGTHS, YARN
 from qkv.faults.replacing import impossible
 from qkv.oracle import Array, Replacements, Run
 from qkv.oracle.stages import position
 from qkv.positions import Rope, rotate
 from qkv.spec import AttentionSpec
-from qkv.vocabulary import Pairing, Stage
-
-Sides = tuple[Literal["query", "key"], ...]
-BOTH: Sides = ("query", "key")
+from qkv.vocabulary import Stage
 
 
 def rope_of(run: Run) -> Rope:
@@ -41,7 +37,7 @@ def with_rope(rope: Rope | None) -> Replacements:
     return {Stage.POSITION: as_if(position, rope=rope)}
 
 
-def _by_sides(query: Callable[[Run, Array, Array], Array], key: Callable[[Run, Array, Array], Array]) -> Replacements:
+def by_sides(query: Callable[[Run, Array, Array], Array], key: Callable[[Run, Array, Array], Array]) -> Replacements:
     """The ``position`` stage with a way of its own for query and key, from the run, the array and its positions."""
 
     def replaced(run: Run) -> Run:
@@ -103,8 +99,8 @@ def rope_missing(spec: AttentionSpec) -> Ways:
 def rope_one_sided(spec: AttentionSpec) -> Ways:
     """``(R_i q_i) . k_j`` or ``q_i . (R_j k_j)``."""
     if spec.rope is not None:
-        yield "only the query is turned", _by_sides(_right, _left)
-        yield "only the key is turned", _by_sides(_left, _right)
+        yield "only the query is turned", by_sides(_right, _left)
+        yield "only the key is turned", by_sides(_left, _right)
 
 
 @fault(
@@ -123,9 +119,9 @@ def rope_one_sided(spec: AttentionSpec) -> Ways:
 def rope_sign(spec: AttentionSpec) -> Ways:
     """``R(-theta)`` for ``R(theta)``; exchanging sin and cos gives the same scores."""
     if spec.rope is not None:
-        yield "query and key", _by_sides(_back, _back)
-        yield "the query only", _by_sides(_back, _right)
-        yield "the key only", _by_sides(_right, _back)
+        yield "query and key", by_sides(_back, _back)
+        yield "the query only", by_sides(_back, _right)
+        yield "the key only", by_sides(_right, _back)
 
 
 @fault(
@@ -155,10 +151,10 @@ def rope_applied_twice(spec: AttentionSpec) -> Ways:
         old = turned(run, once[..., :cached, :], at[:cached])
         return run.xp.concat([old, once[..., cached:, :]], axis=-2)
 
-    yield "to the key", _by_sides(_right, _twice)
-    yield "to the query", _by_sides(_twice, _right)
-    yield "to query and key", _by_sides(_twice, _twice)
-    yield "to the keys from before the first query", _by_sides(_right, cached_twice)
+    yield "to the key", by_sides(_right, _twice)
+    yield "to the query", by_sides(_twice, _right)
+    yield "to query and key", by_sides(_twice, _twice)
+    yield "to the keys from before the first query", by_sides(_right, cached_twice)
 
 
 @fault(
@@ -184,176 +180,6 @@ def value_after_rope(spec: AttentionSpec) -> Ways:
         return done.but(value=turned(run, run.value, key_at))
 
     yield {Stage.POSITION: value_too}
-
-
-# --- which channels ---------------------------------------------------------------------------------------------------
-
-
-def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, *, minus: bool = True) -> Array:
-    """``x * cos + turned(x) * sin`` with each spelt out over all channels, the way most libraries write it.
-
-    Args:
-        run: for its rope.
-        x: ``(batch, head, token, dim)``.
-        at: positions, ``(token,)``.
-        table: whether cos and sin hold the angles twice over (halves) or each angle twice in a row (adjacent).
-        turn: which channel gives its sine to which.
-        minus: whether the first of a pair gets the sine of the second with a minus.
-    """
-    xp, rope = run.xp, rope_of(run)
-    angles = run.array(at)[:, None] * run.array(rope.frequencies(x.shape[-1]))
-    angles = xp.concat([angles, angles], axis=-1) if table == "halves" else xp.repeat(angles, 2, axis=-1)
-    dims = angles.shape[-1]
-    head, rest = x[..., :dims], x[..., dims:]
-    sign = -1 if minus else 1
-    if turn == "halves":
-        crossed = xp.concat([sign * head[..., dims // 2 :], head[..., : dims // 2]], axis=-1)
-    else:
-        crossed = xp.reshape(xp.stack([sign * head[..., 1::2], head[..., 0::2]], axis=-1), head.shape)
-    mixed = (head * xp.cos(angles) + crossed * xp.sin(angles)) * rope.attention_factor
-    return xp.concat([mixed, rest], axis=-1)
-
-
-@fault(
-    "rope-layout",
-    Stage.POSITION,
-    title="rope pairs the wrong channels",
-    explanation=(
-        "There are two customs: channel i is turned together with i + dim/2 (Llama as Hugging Face has it, GPT-NeoX), "
-        "or 2i together with 2i + 1 (the paper, GPT-J, Llama as Meta has it). Weights made for one give other scores "
-        "under the other. Every row with more than one visible key is wrong."
-    ),
-    repair="x1, x2 = x.chunk(2, dim=-1)  # halves; for neighbours: x1, x2 = x[..., 0::2], x[..., 1::2]",
-    needs=[ROPE],
-    commonness=3,
-)
-def rope_layout(spec: AttentionSpec) -> Ways:
-    """Pairs ``(2i, 2i+1)`` for ``(i, i + dim/2)``, or the other way."""
-    if spec.rope is not None:
-        other: Pairing = "adjacent" if spec.rope.pairing == "halves" else "halves"
-        yield f"{other} in place of {spec.rope.pairing}", with_rope(replace(spec.rope, pairing=other))
-
-
-@fault(
-    "rope-layout-mixed",
-    Stage.POSITION,
-    title="rope mixes two ways of pairing channels",
-    explanation=(
-        "cos and sin are laid out for one custom (each angle twice in a row, or all angles twice over) and the "
-        "channels are crossed by the other. That is no rotation any more: a channel takes its cosine from one pair "
-        "and its sine from another, and lengths change. Every row with more than one visible key is wrong."
-    ),
-    repair="cos = torch.cat([cos, cos], dim=-1)  # with rotate_half; repeat_interleave(2) with neighbours",
-    needs=[ROPE],
-)
-def rope_layout_mixed(spec: AttentionSpec) -> Ways:
-    """``x * repeat_interleave(cos) + rotate_half(x) * repeat_interleave(sin)``, or the other tables with neighbours."""
-    if spec.rope is not None:
-        for note, table, turn in (
-            ("each angle twice in a row, with rotate_half", "adjacent", "halves"),
-            ("all angles twice over, with neighbours", "halves", "adjacent"),
-        ):
-            yield note, _crossed(table, turn)  # type: ignore[arg-type]  # both are pairings
-
-
-def _crossed(table: Pairing, turn: Pairing, *, minus: bool = True) -> Replacements:
-    def one(run: Run, x: Array, at: Array) -> Array:
-        return _tables(run, x, at, table, turn, minus=minus)
-
-    return _by_sides(one, one)
-
-
-@fault(
-    "rope-minus-missing",
-    Stage.POSITION,
-    title="rope lacks the minus sign",
-    explanation=(
-        "A rotation takes the second channel's sine off the first, and adds the first's to the second. With plus in "
-        "both places it is no rotation: lengths change with the position, and a score depends on more than the "
-        "distance. Every row with more than one visible key is wrong."
-    ),
-    repair="def rotate_half(x): x1, x2 = x.chunk(2, dim=-1); return torch.cat([-x2, x1], dim=-1)",
-    needs=[ROPE],
-    commonness=1,
-)
-def rope_minus_missing(spec: AttentionSpec) -> Ways:
-    """``x * cos + cat(x2, x1) * sin`` for ``cat(-x2, x1)``."""
-    if spec.rope is not None:
-        yield _crossed(spec.rope.pairing, spec.rope.pairing, minus=False)
-
-
-def _last_channels(run: Run, x: Array, at: Array) -> Array:
-    dims = rope_of(run).rotary_dims(x.shape[-1])
-    return run.xp.concat([x[..., :-dims], turned(run, x[..., -dims:], at)], axis=-1)
-
-
-@fault(
-    "rope-partial-ignored",
-    Stage.POSITION,
-    title="rope turns channels that should stay",
-    explanation=(
-        "Only the first channels of each head are meant to carry the position; the others are to stay as they are. "
-        "Turned as well, or in their place, they change the scores of all keys at another position than the query's. "
-        "Every row with more than one visible key is wrong."
-    ),
-    repair="query = torch.cat([apply_rope(query[..., :rotary_dim]), query[..., rotary_dim:]], dim=-1)",
-    needs=[PARTIAL_ROPE],
-)
-def rope_partial_ignored(spec: AttentionSpec) -> Ways:
-    """All ``head_dim`` channels turned for the first ``dims``; or the last ``dims``."""
-    if spec.rope is not None and spec.rope.dims is not None and spec.rope.dims != spec.head_dim:
-        yield "the whole head", {Stage.POSITION: _whole_head}
-        yield "the last channels in place of the first", _by_sides(_last_channels, _last_channels)
-
-
-def _whole_head(run: Run) -> Run:
-    if run.query.shape[-1] % 2:
-        raise impossible("an odd number of channels has no pairs")
-    return as_if(position, rope=replace(rope_of(run), dims=None))(run)
-
-
-def _by_head_dim(*, frequencies: bool, pairs: bool) -> Replacements:
-    """Partial rope that takes its frequencies, or its pairs, from the whole head."""
-
-    def one(run: Run, x: Array, at: Array) -> Array:
-        rope, dim = rope_of(run), x.shape[-1]
-        count = rope.rotary_dims(dim) // 2
-        over = replace(rope, dims=None) if frequencies else rope
-        if dim % 2 or dim == 2 * count or (pairs and rope.pairing == "adjacent"):
-            raise impossible("pairs and frequencies of the whole head are the same, or don't exist")
-        speeds = run.array(over.frequencies(dim)[:count])
-        if not pairs:
-            return rotate(x, run.array(at), speeds, rope.pairing, rope.attention_factor)
-        half = dim // 2
-        pieces = [x[..., :count], x[..., half : half + count], x[..., count:half], x[..., half + count :]]
-        both = rotate(run.xp.concat(pieces, axis=-1), run.array(at), speeds, "halves", rope.attention_factor)
-        first, second, rest = both[..., :count], both[..., count : 2 * count], both[..., 2 * count :]
-        kept = half - count
-        return run.xp.concat([first, rest[..., :kept], second, rest[..., kept:]], axis=-1)
-
-    return _by_sides(one, one)
-
-
-@fault(
-    "rope-partial-frequencies",
-    Stage.POSITION,
-    title="partial rope counts by the whole head",
-    explanation=(
-        "Where only some channels of a head are turned, frequencies and pairs are counted over these channels. "
-        "Counted over the whole head the pairs turn too fast, or channel i is paired with one from the part that "
-        "should stay. The difference is small at first and grows with the distance; every row with more than one "
-        "visible key is wrong."
-    ),
-    repair="inv_freq = base ** (-torch.arange(0, rotary_dim, 2) / rotary_dim)  # not head_dim",
-    needs=[PARTIAL_ROPE],
-    commonness=1,
-)
-def rope_partial_frequencies(spec: AttentionSpec) -> Ways:
-    """``base^(-2i/head_dim)`` for ``base^(-2i/dims)``; pairs ``(i, i + head_dim/2)`` for ``(i, i + dims/2)``."""
-    if spec.rope is not None and spec.rope.dims is not None:
-        yield "the frequencies", _by_head_dim(frequencies=True, pairs=False)
-        yield "the pairs", _by_head_dim(frequencies=False, pairs=True)
-        yield "frequencies and pairs", _by_head_dim(frequencies=True, pairs=True)
 
 
 # --- which position ---------------------------------------------------------------------------------------------------
@@ -394,14 +220,14 @@ def rope_offset_lost(spec: AttentionSpec) -> Ways:
             raise impossible("the queries do stand at the end")
         return as_if(position, query_offset="bottom_right")(run)
 
-    yield "the query", _by_sides(from_zero, _right)
-    yield "the query and the new keys", _by_sides(from_zero, new_from_zero)
+    yield "the query", by_sides(from_zero, _right)
+    yield "the query and the new keys", by_sides(from_zero, new_from_zero)
     if spec.query_offset != "bottom_right":
         yield "the queries are put at the end of the keys", {Stage.POSITION: at_the_end}
 
 
 def _shifted(by: int) -> Replacements:
-    return _by_sides(lambda run, x, at: turned(run, x, at + by), _right)
+    return by_sides(lambda run, x, at: turned(run, x, at + by), _right)
 
 
 @fault(
@@ -447,7 +273,7 @@ def rope_over_heads(spec: AttentionSpec) -> Ways:
     def by_key_head(run: Run, x: Array, at: Array) -> Array:
         return turned(run, x, [[head // run.spec.group_size] for head in range(run.spec.num_heads)])
 
-    yield _by_sides(by_head, by_key_head)
+    yield by_sides(by_head, by_key_head)
 
 
 # --- yarn's factor ----------------------------------------------------------------------------------------------------
@@ -469,7 +295,7 @@ def _yarn_factor(query: float, key: float, *, whole_head: bool = False) -> Repla
 
         return side
 
-    return _by_sides(one(query), one(key))
+    return by_sides(one(query), one(key))
 
 
 @fault(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
-
 from qkv.errors import SpecError
 from qkv.faults.constants import named
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import ROPE
-from qkv.faults.position import rope_of, with_rope
+from qkv.faults.position import by_sides, rope_of, with_rope
+from qkv.faults.precision import BFLOAT16, FLOAT16, LowPrecision, rounded
 from qkv.faults.replacing import impossible
-from qkv.faults.rounding import ROUNDINGS, Rounding
 from qkv.oracle import Array, Inputs, Replacements, Run
 from qkv.positions import Rope, RopeScaling, rotate
 from qkv.spec import AttentionSpec
@@ -29,16 +27,12 @@ Frequencies = Callable[[Rope, int], list[float]]
 def _turning(frequencies_of: Frequencies) -> Replacements:
     """The ``position`` stage with other frequencies."""
 
-    def replaced(run: Run) -> Run:
+    def turn(run: Run, x: Array, at: Array) -> Array:
         rope = rope_of(run)
-        frequencies = run.array(frequencies_of(rope, rope.rotary_dims(run.query.shape[-1])))
-        query_at, key_at = (run.array(at) for at in run.token_positions())
-        return run.but(
-            query=rotate(run.query, query_at, frequencies, rope.pairing, rope.attention_factor),
-            key=rotate(run.key, key_at, frequencies, rope.pairing, rope.attention_factor),
-        )
+        frequencies = run.array(frequencies_of(rope, rope.rotary_dims(x.shape[-1])))
+        return rotate(x, run.array(at), frequencies, rope.pairing, rope.attention_factor)
 
-    return {Stage.POSITION: replaced}
+    return by_sides(turn, turn)
 
 
 def _of_base(base: float) -> Replacements:
@@ -55,7 +49,7 @@ def _of_base(base: float) -> Replacements:
 
 def _base_words(spec: AttentionSpec, inputs: Inputs, base: float) -> str:
     known = {f"{number:g}": number for number in BASES}
-    return f"the base is {named(base, known)} in place of {spec.rope.base if spec.rope else 'none'}"
+    return f"the base is {named(base, known)} in place of {spec.rope.base if spec.rope else 0:g}"
 
 
 def _miscounted() -> Iterator[tuple[str, Frequencies]]:
@@ -136,29 +130,33 @@ def rope_frequencies(spec: AttentionSpec) -> Ways:
             yield note, _turning(frequencies_of)
 
 
-def _rounded_tables(run: Run, rounding: Rounding, where: str) -> Run:
-    """The ``position`` stage with some of its small numbers rounded: ``frequencies``, ``angles``, ``tables`` or all."""
-    rope = rope_of(run)
-    dim = run.query.shape[-1]
-    frequencies = np.asarray(rope.frequencies(dim))
-    query_len, key_len = run.inputs.lengths
-    first = run.spec.offset_for(query_len, key_len)
-    query_at, key_at = np.arange(first, first + query_len, dtype=float), np.arange(key_len, dtype=float)
-    if where != "tables":
-        frequencies = rounding(frequencies)
+FLOAT32 = LowPrecision("float32", 24, 2.0**-126, (2 - 2.0**-23) * 2.0**127)
 
-    def turn(x: Array, at: np.ndarray) -> Array:
+
+def _short(run: Run, x: Array, to: LowPrecision) -> Array:
+    """``x`` rounded to a short format by way of float32, in which its numbers are computed."""
+    return rounded(run, rounded(run, x, FLOAT32), to)
+
+
+def _low_precision(to: LowPrecision, where: str) -> Replacements:
+    """The ``position`` stage with small numbers rounded: its ``frequencies``, ``angles``, ``tables`` or everything."""
+
+    def turn(run: Run, x: Array, at: Array) -> Array:
+        rope, xp = rope_of(run), run.xp
+        frequencies, at = run.array(rope.frequencies(x.shape[-1])), run.array(at)
+        if where != "tables":
+            frequencies = _short(run, frequencies, to)
         if where in ("angles", "everything"):
-            at = rounding(at)
+            at = _short(run, at, to)
         angles = at[:, None] * frequencies
         if where in ("angles", "everything"):
-            angles = rounding(angles)
-        cos, sin = np.cos(angles), np.sin(angles)
+            angles = _short(run, angles, to)
+        cos, sin = xp.cos(angles), xp.sin(angles)
         if where in ("tables", "everything"):
-            cos, sin = rounding(cos), rounding(sin)
-        return _by_table(run, x, run.array(cos), run.array(sin), rope)
+            cos, sin = _short(run, cos, to), _short(run, sin, to)
+        return _by_table(run, x, cos, sin, rope)
 
-    return run.but(query=turn(run.query, query_at), key=turn(run.key, key_at))
+    return by_sides(turn, turn)
 
 
 def _by_table(run: Run, x: Array, cos: Array, sin: Array, rope: Rope) -> Array:
@@ -176,10 +174,6 @@ def _by_table(run: Run, x: Array, cos: Array, sin: Array, rope: Rope) -> Array:
     return xp.concat([turning, rest], axis=-1)
 
 
-def _low_precision(rounding: Rounding, where: str) -> Replacements:
-    return {Stage.POSITION: lambda run: _rounded_tables(run, rounding, where)}
-
-
 @fault(
     "rope-low-precision",
     Stage.POSITION,
@@ -187,7 +181,8 @@ def _low_precision(rounding: Rounding, where: str) -> Replacements:
     explanation=(
         "bfloat16 keeps three digits: it knows no whole numbers between 256 and 258, and an angle of 300 radians is "
         "off by up to one whole radian. Rows at small positions are nearly right, late ones turn by an angle of "
-        "chance. Positions, frequencies, angles and tables belong in float32, whatever the model's dtype is."
+        "chance; where only cos and sin are rounded, all are off in the third digit. Positions, frequencies, angles "
+        "and tables belong in float32, whatever the model's dtype is."
     ),
     repair="angles = positions.float()[:, None] * inv_freq.float()  # cast cos and sin last",
     needs=[ROPE],
@@ -202,6 +197,6 @@ def rope_low_precision(spec: AttentionSpec) -> Ways:
         "everything": "positions, frequencies, angles, cos and sin are",
         "tables": "cos and sin are",
     }
-    for name, rounding in ROUNDINGS.items():
+    for to in (BFLOAT16, FLOAT16):
         for where, subject in words.items():
-            yield f"{subject} in {name}", _low_precision(rounding, where)
+            yield f"{subject} in {to.name}", _low_precision(to, where)
