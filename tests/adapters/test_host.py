@@ -111,6 +111,17 @@ def test_facts_of_torchs_own_attention(host: Host) -> None:
 def test_facts_of_torchs_own_function(host: Host) -> None:
     facts = host.open(torch.nn.functional.scaled_dot_product_attention)
     assert (facts.what, facts.framework) == ("function", "torch")
+    # It is written in C: its docstring says what it takes.
+    assert [one.name for one in facts.call][:5] == ["query", "key", "value", "attn_mask", "dropout_p"]
+    assert facts.call[0].required
+    assert facts.call[4] == Argument("dropout_p", required=False, default=0.0)
+
+
+def test_facts_of_a_compiled_function_are_those_of_its_source(host: Host) -> None:
+    facts = host.open(f"{FUNCTIONS}:scripted")
+    assert [one.name for one in facts.call] == ["q", "k"]
+    assert facts.source.splitlines()[1].startswith("def scripted(q: torch.Tensor")
+    assert host.call(Call([array(2, 3), array(3, 2)])).result == "Tensor (2, 2)"
 
 
 def test_heads_that_torch_never_heard_of_are_seen(host: Host) -> None:

@@ -338,7 +338,7 @@ def test_several_unlikely_ones_are_not_called_attentions(write: Write) -> None:
         ("weights = 3\nprint(weights)\n", "it defines no class and no function"),
         ("class Config:\n    n = 3\ndef main(): ...\n", "it has the class Config and the function main"),
         ("class GPT:\n    def forward(self, x): ...\n", "it has the class GPT"),
-        ("import torch\nfrom torch.nn import MultiheadAttention\n", "it defines no class and no function"),
+        ("import torch\n", "it defines no class and no function"),
     ],
 )
 def test_no_attention_says_what_there_is(write: Write, text: str, contents: str) -> None:
@@ -346,3 +346,12 @@ def test_no_attention_says_what_there_is(write: Write, text: str, contents: str)
     assert error.message.endswith(f"mine.py: {contents}")
     assert error.message.startswith("no attention in ")
     assert "def attention(query, key, value)" in error.hint
+
+
+def test_an_imported_attention_is_offered(write: Write) -> None:
+    path = write("from torch.nn import MultiheadAttention\n")
+    assert failure(path).hint.splitlines() == [
+        "it imports what may be meant:",
+        f"  qkv check {path}:MultiheadAttention",
+    ]
+    assert load(f"{path}:MultiheadAttention").name == "MultiheadAttention"

@@ -69,7 +69,7 @@ def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
     definitions = _definitions(module, tree)
     ranked = {one.name: rank for one in definitions if (rank := _rank(one)) is not None}
     if not ranked:
-        raise CandidateError(f"no attention in {shown}: {_contents(definitions)}", hint=_wrap_hint(shown))
+        raise CandidateError(f"no attention in {shown}: {_contents(definitions)}", hint=_advice(module, shown))
     best = min(ranked.values())
     names = [name for name, rank in ranked.items() if rank == best]
     outer = _outermost(names, definitions)
@@ -235,7 +235,11 @@ def _contents(definitions: list[_Definition]) -> str:
     )
 
 
-def _wrap_hint(shown: str) -> str:
+def _advice(module: ModuleType, shown: str) -> str:
+    imported = [name for name, one in vars(module).items() if callable(one) and speaks_of_attention(name)]
+    if imported:
+        lines = "\n".join(f"  qkv check {shown}:{name}" for name in imported)
+        return f"it imports what may be meant:\n{lines}"
     return (
         "put the attention in a function or a class of this file, such as `def attention(query, key, value): ...`, "
         f"or name what is meant: qkv check {shown}:NAME"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,10 +93,44 @@ def _without_self(function: Any) -> Any:
 def arguments_of(value: Any) -> tuple[Argument, ...]:
     """The arguments in the signature of a class or function; none where it has no readable signature."""
     try:
-        parameters = inspect.signature(value).parameters.values()
+        parameters = inspect.signature(_original(value)).parameters.values()
     except (TypeError, ValueError):
-        return ()
+        return _documented(value)
     return tuple(_argument(one) for one in parameters)
+
+
+def _original(value: Any) -> Any:
+    """The Python function that a compiled one was made of."""
+    for name in ("_torchdynamo_inline", "py_func"):
+        value = getattr(value, name, value)
+    return value
+
+
+def _documented(value: Any) -> tuple[Argument, ...]:
+    """The arguments that the first line of a docstring gives, as those of functions written in C do."""
+    match = re.search(r"^\s*\w+(\(.*?\))\s*(->|$)", str(getattr(value, "__doc__", "")), re.DOTALL)
+    try:
+        (node,) = ast.parse(f"def f{match[1] if match else None}: ...").body
+    except (SyntaxError, ValueError):
+        return ()
+    if not isinstance(node, ast.FunctionDef):
+        return ()
+    given = node.args.posonlyargs + node.args.args
+    defaults = [None] * (len(given) - len(node.args.defaults)) + node.args.defaults
+    pairs = [("either", *pair) for pair in zip(given, defaults, strict=True)]
+    pairs += [("keyword", *pair) for pair in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
+    return tuple(
+        Argument(
+            name=one.arg,
+            kind=kind,  # type: ignore[arg-type]
+            required=default is None,
+            default=as_scalar(default.value)
+            if isinstance(default, ast.Constant) and is_scalar(default.value)
+            else None,
+            annotation=ast.unparse(one.annotation) if one.annotation else "",
+        )
+        for kind, one, default in pairs
+    )
 
 
 def _argument(one: inspect.Parameter) -> Argument:
@@ -138,14 +174,14 @@ def as_scalar(value: Any) -> Scalar:
 
 def _source(value: Any) -> str:
     try:
-        return inspect.getsource(inspect.unwrap(value))[:_LONGEST]
+        return inspect.getsource(inspect.unwrap(_original(value)))[:_LONGEST]
     except (OSError, TypeError, ValueError, SyntaxError, IndexError):
         return ""
 
 
 def _line(value: Any) -> int:
     try:
-        return inspect.getsourcelines(inspect.unwrap(value))[1]
+        return inspect.getsourcelines(inspect.unwrap(_original(value)))[1]
     except (OSError, TypeError, ValueError, SyntaxError, IndexError):
         return 0
 
@@ -230,18 +266,22 @@ def array_facts(value: Any) -> dict[str, ArrayFacts]:
     """Shape, owner and dtype of every array that an object holds."""
     facts = {}
     for slot in slots(value):
-        owner = type(slot.part).__name__
         facts[slot.name] = ArrayFacts(
             shape=tuple(int(size) for size in slot.value.shape),
-            owner=_OWNERS.get(owner, owner),
+            owner=_class_name(slot.part),
             learned=is_learned(slot),
             dtype=dtype_name(slot.value),
         )
     return facts
 
 
+def _class_name(value: Any) -> str:
+    name = type(value).__name__
+    return _OWNERS.get(name, name)
+
+
 def _submodules(value: Any) -> dict[str, str]:
-    return {name: type(part).__name__ for name, part in parts(value) if name}
+    return {name: _class_name(part) for name, part in parts(value) if name}
 
 
 # --- framework --------------------------------------------------------------------------------------------------------

@@ -243,10 +243,11 @@ class _Child:
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(OSError):
                 os.kill(self._process.pid, signal.SIGUSR1)
-                end = time.monotonic() + 1.0
-                while b"\n  File" not in self._text and self._process.poll() is None and time.monotonic() < end:
-                    time.sleep(0.01)
-                time.sleep(0.02)
+                end, seen = time.monotonic() + 1.0, -1
+                # Until it has begun, and then until nothing more comes.
+                while (not self._text or len(self._text) > seen) and time.monotonic() < end:
+                    seen = len(self._text)
+                    time.sleep(0.05)
 
     def kill(self) -> None:
         """Nothing; ends the process with all it started, and closes the pipes."""

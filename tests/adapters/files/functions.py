@@ -96,3 +96,8 @@ def deep(x):
 
 def wrong_shape(x):
     return x @ torch.ones(3, 3)
+
+
+@torch.jit.script
+def scripted(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    return q @ k
