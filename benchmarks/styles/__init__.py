@@ -1,9 +1,9 @@
 """Attention code as different people write it, each style in a file of its own, with faults planted as text edits.
 
 A style module holds `SOURCE` (a right file of attention code), `NAME` (the attention's name in it), `OPTIONS` (flags
-of `qkv check` that state the intention), `SPEC` (the whole intention), `FAULTS` (fault id to edits), `PAIRS` (two faults
-at once), `RIGHT_VARIANTS` (edits that leave it right), sometimes `MORE_FAULTS` (further ways to write a fault, labelled
-`fault-id: way`), and `example(namespace)`, which runs a loaded file on seeded input and returns its outputs.
+of `qkv check` that state the intention), `SPEC` (the whole intention), `FAULTS` (fault id to edits), `PAIRS` (two
+faults at once), `RIGHT_VARIANTS` (edits that leave it right), sometimes `MORE_FAULTS` (further ways to write a fault,
+labelled `fault-id: way`), and `example(namespace)`, which runs a loaded file on seeded input and returns its outputs.
 
 The corpus is independent evidence: nothing here reads the implementation of the judge.
 """
@@ -65,7 +65,7 @@ def load(source: str, name: str = "candidate_code") -> dict[str, Any]:
     module = ModuleType(name)
     sys.modules[name] = module  # dataclasses look their module up
     try:
-        exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+        exec(compile(source, f"<{name}>", "exec"), module.__dict__)  # noqa: S102  our own text
     finally:
         del sys.modules[name]
     return module.__dict__

@@ -29,7 +29,7 @@ def pairs(faults: Mapping[str, Edits], *chosen: tuple[str, str]) -> dict[tuple[s
 
 
 def randomised(module: torch.nn.Module, spread: float = 0.3) -> Any:
-    """The module in float64 and evaluation mode, every parameter random by its own name (so edits don't move others)."""
+    """The module in float64 and evaluation mode, every parameter random by its own name."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))

@@ -94,8 +94,12 @@ VALUES = "value_layer = value_layer.transpose(1, 2).reshape(batch_size * self.nu
 FAULTS: dict[str, Edits] = {
     "value-is-key": [("fused_qkv[..., 1, :], fused_qkv[..., 2, :]", "fused_qkv[..., 1, :], fused_qkv[..., 1, :]")],
     "key-value-swapped": [("fused_qkv[..., 1, :], fused_qkv[..., 2, :]", "fused_qkv[..., 2, :], fused_qkv[..., 1, :]")],
-    "projection-transposed": [("self.dense(context_layer.reshape(batch_size, q_length, -1))",
-                               "context_layer.reshape(batch_size, q_length, -1) @ self.dense.weight + self.dense.bias")],
+    "projection-transposed": [
+        (
+            "self.dense(context_layer.reshape(batch_size, q_length, -1))",
+            "context_layer.reshape(batch_size, q_length, -1) @ self.dense.weight + self.dense.bias",
+        )
+    ],
     "fused-qkv-layout": [
         (FUSED, "fused_qkv = fused_qkv.view(batch_size, seq_length, 3, self.num_heads, self.head_dim)"),
         (PARTS, "return fused_qkv[:, :, 0], fused_qkv[:, :, 1], fused_qkv[:, :, 2]"),
@@ -113,8 +117,12 @@ FAULTS: dict[str, Edits] = {
     "scale-twice": [(FACTOR, "1.0 / self.head_dim")],
     "scale-after-softmax": [(ALPHA, "beta=1.0, alpha=1.0"), (SOFTMAX, SOFTMAX + " * self.inv_norm_factor")],
     "scale-other-constant": [(FACTOR, "1.0 / math.sqrt(self.num_heads)")],
-    "alibi-slopes": [("    if math.log2(n).is_integer():\n        return power_of_two(n)\n    closest",
-                      "    return power_of_two(n)\n    closest")],
+    "alibi-slopes": [
+        (
+            "    if math.log2(n).is_integer():\n        return power_of_two(n)\n    closest",
+            "    return power_of_two(n)\n    closest",
+        )
+    ],
     "alibi-sign": [("positions[None, :] - positions[:, None]", "positions[:, None] - positions[None, :]")],
     "bias-scaled": [(ALPHA + ")", "beta=1.0, alpha=1.0) * self.inv_norm_factor")],
     "causal-missing": [(WHERE, "")],
@@ -129,8 +137,12 @@ FAULTS: dict[str, Edits] = {
     "softmax-over-heads-or-batch": [("scores, dim=-1)", "scores, dim=1)")],
     "softmax-low-precision": [(SOFTMAX, "F.softmax(scores, dim=-1, dtype=torch.float16).to(value_layer.dtype)")],
     "weights-times-key": [("torch.bmm(probs, value_layer)", "torch.bmm(probs, key_layer.transpose(1, 2))")],
-    "output-projection-missing": [("self.dense(context_layer.reshape(batch_size, q_length, -1))",
-                                   "context_layer.reshape(batch_size, q_length, -1)")],
+    "output-projection-missing": [
+        (
+            "self.dense(context_layer.reshape(batch_size, q_length, -1))",
+            "context_layer.reshape(batch_size, q_length, -1)",
+        )
+    ],
     "bias-term": [("self.query_key_value(hidden_states)", "F.linear(hidden_states, self.query_key_value.weight)")],
 }
 MORE_FAULTS: dict[str, Edits] = {
@@ -140,8 +152,12 @@ MORE_FAULTS: dict[str, Edits] = {
     "alibi-slopes: half the ratio": [("math.log2(n) - 3)", "math.log2(n) - 2)")],
     "alibi-sign: slope negated": [(SLOPED, "return -self.slopes.to(dtype)[:, None, None] * distance")],
     "alibi-missing: beta zero": [(ALPHA, "beta=0.0, alpha=self.inv_norm_factor")],
-    "bias-term: dense": [("self.dense(context_layer.reshape(batch_size, q_length, -1))",
-                          "F.linear(context_layer.reshape(batch_size, q_length, -1), self.dense.weight)")],
+    "bias-term: dense": [
+        (
+            "self.dense(context_layer.reshape(batch_size, q_length, -1))",
+            "F.linear(context_layer.reshape(batch_size, q_length, -1), self.dense.weight)",
+        )
+    ],
 }
 PAIRS = pairs(
     FAULTS,
@@ -158,14 +174,21 @@ RIGHT_VARIANTS: dict[str, Edits] = {
         ("torch.tensor(get_slopes(n_head))", "torch.tensor(get_slopes(n_head), dtype=torch.float32)"),
     ],
     "scores, then bias": [
-        ("torch.baddbmm(alibi, query_layer, key_layer, " + ALPHA + ")",
-         "query_layer @ key_layer * self.inv_norm_factor + alibi"),
+        (
+            "torch.baddbmm(alibi, query_layer, key_layer, " + ALPHA + ")",
+            "query_layer @ key_layer * self.inv_norm_factor + alibi",
+        ),
     ],
     "fill -1e4": [("torch.finfo(scores.dtype).min", "-1e4")],
-    "scale on the query": [(ALPHA, "beta=1.0"), ("query_layer, key_layer, b", "query_layer * self.inv_norm_factor, key_layer, b")],
+    "scale on the query": [
+        (ALPHA, "beta=1.0"),
+        ("query_layer, key_layer, b", "query_layer * self.inv_norm_factor, key_layer, b"),
+    ],
     "float32 softmax": [(SOFTMAX, "F.softmax(scores, dim=-1, dtype=torch.float32).to(value_layer.dtype)")],
-    "chunk by head": [(FUSED, "fused_qkv = fused_qkv.unflatten(-1, (self.num_heads, -1))"),
-                      (PARTS, "return fused_qkv.chunk(3, dim=-1)")],
+    "chunk by head": [
+        (FUSED, "fused_qkv = fused_qkv.unflatten(-1, (self.num_heads, -1))"),
+        (PARTS, "return fused_qkv.chunk(3, dim=-1)"),
+    ],
 }
 
 

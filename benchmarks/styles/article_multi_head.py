@@ -1,4 +1,4 @@
-"""The taste of the tutorial article, its last step: all heads in one class, split by view, with an output projection."""
+"""The taste of the tutorial article, its last step: all heads in one class, split by view, then `out_proj`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.styles._kit import Edits, module_outputs, pairs
 
-SOURCE = '''import torch
+SOURCE = """import torch
 import torch.nn as nn
 
 
@@ -66,7 +66,7 @@ class MultiHeadAttention(nn.Module):
         context_vec = (attn_weights @ values).transpose(1, 2)
         context_vec = context_vec.contiguous().view(b, num_tokens, self.d_out)
         return self.out_proj(context_vec)
-'''
+"""
 
 NAME: str | None = "MultiHeadAttention"
 OPTIONS: list[str] = [
@@ -86,8 +86,10 @@ def split_by_view(*names: str) -> Edits:
         edit
         for name in names
         for edit in (
-            (f"{name} = {name}.view(b, num_tokens, self.num_heads, self.head_dim)",
-             f"{name} = {name}.view(b, self.num_heads, num_tokens, self.head_dim)"),
+            (
+                f"{name} = {name}.view(b, num_tokens, self.num_heads, self.head_dim)",
+                f"{name} = {name}.view(b, self.num_heads, num_tokens, self.head_dim)",
+            ),
             (f"        {name} = {name}.transpose(1, 2)\n", ""),
         )
     ]
@@ -116,8 +118,12 @@ FAULTS: dict[str, Edits] = {
     "causal-missing": [(FILL, "")],
     "causal-strict": [("diagonal=1", "diagonal=0")],
     "causal-one-ahead": [("diagonal=1", "diagonal=2")],
-    "causal-inverted": [("mask_bool = self.mask.bool()[:num_tokens, :num_tokens]",
-                         "mask_bool = ~self.mask.bool()[:num_tokens, :num_tokens]")],
+    "causal-inverted": [
+        (
+            "mask_bool = self.mask.bool()[:num_tokens, :num_tokens]",
+            "mask_bool = ~self.mask.bool()[:num_tokens, :num_tokens]",
+        )
+    ],
     "mask-added-as-number": [
         (FILL, ""),
         ("attn_scores / keys.shape[-1] ** 0.5", "attn_scores / keys.shape[-1] ** 0.5 + ~mask_bool"),
@@ -130,8 +136,9 @@ FAULTS: dict[str, Edits] = {
     "mask-fill-too-small": [(FILL, "attn_scores.masked_fill_(mask_bool, -20.0)")],
     "softmax-over-queries": [("0.5, dim=-1)", "0.5, dim=-2)")],
     "softmax-over-heads-or-batch": [("-torch.inf)", "-1e9)"), ("0.5, dim=-1)", "0.5, dim=1)")],
-    "softmax-low-precision": [(SOFTMAX, SOFTMAX.replace("** 0.5, dim=-1)", "** 0.5, dim=-1, dtype=torch.bfloat16)")
-                               + ".to(values.dtype)")],
+    "softmax-low-precision": [
+        (SOFTMAX, SOFTMAX.replace("** 0.5, dim=-1)", "** 0.5, dim=-1, dtype=torch.bfloat16)") + ".to(values.dtype)")
+    ],
     "weights-times-key": [("(attn_weights @ values)", "(attn_weights @ keys)")],
     "dropout-in-eval": [("self.dropout(attn_weights)", "torch.dropout(attn_weights, self.dropout.p, True)")],
     "output-projection-missing": [("return self.out_proj(context_vec)", "return context_vec")],
@@ -164,11 +171,14 @@ RIGHT_VARIANTS: dict[str, Edits] = {
         ("queries = self.W_query(x)", "queries = self.W_query(x) / self.head_dim ** 0.5"),
         (" / keys.shape[-1] ** 0.5", ""),
     ],
-    "float32 softmax": [(SOFTMAX, SOFTMAX.replace("** 0.5, dim=-1)", "** 0.5, dim=-1, dtype=torch.float32)")
-                         + ".to(values.dtype)")],
+    "float32 softmax": [
+        (SOFTMAX, SOFTMAX.replace("** 0.5, dim=-1)", "** 0.5, dim=-1, dtype=torch.float32)") + ".to(values.dtype)")
+    ],
     "split by permute": [
-        ("keys.view(b, num_tokens, self.num_heads, self.head_dim)",
-         "keys.view(b, num_tokens, self.num_heads, self.head_dim).permute(0, 2, 1, 3)"),
+        (
+            "keys.view(b, num_tokens, self.num_heads, self.head_dim)",
+            "keys.view(b, num_tokens, self.num_heads, self.head_dim).permute(0, 2, 1, 3)",
+        ),
         ("        keys = keys.transpose(1, 2)\n", ""),
     ],
     "where in place of fill": [(FILL, "attn_scores = torch.where(mask_bool, -torch.inf, attn_scores)")],
@@ -180,8 +190,11 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     ],
     "mask after softmax, renormalised": [
         (FILL, ""),
-        (SOFTMAX, SOFTMAX + "\n        attn_weights = attn_weights.masked_fill(mask_bool, 0.0)"
-                            "\n        attn_weights = attn_weights / attn_weights.sum(-1, keepdim=True)"),
+        (
+            SOFTMAX,
+            SOFTMAX + "\n        attn_weights = attn_weights.masked_fill(mask_bool, 0.0)"
+            "\n        attn_weights = attn_weights / attn_weights.sum(-1, keepdim=True)",
+        ),
     ],
 }
 

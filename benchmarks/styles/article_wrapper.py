@@ -1,4 +1,4 @@
-"""The taste of the tutorial article: one causal head with `W_query, W_key, W_value`, several of them in a `ModuleList`."""
+"""The taste of the tutorial article: one causal head with `W_query, W_key, W_value`, several in a `ModuleList`."""
 
 from __future__ import annotations
 
@@ -98,8 +98,12 @@ FAULTS: dict[str, Edits] = {
     "causal-missing": [(FILL, "")],
     "causal-strict": [("diagonal=1", "diagonal=0")],
     "causal-one-ahead": [("diagonal=1", "diagonal=2")],
-    "causal-inverted": [("torch.triu(torch.ones(context_length, context_length), diagonal=1)",
-                         "torch.tril(torch.ones(context_length, context_length), diagonal=-1)")],
+    "causal-inverted": [
+        (
+            "torch.triu(torch.ones(context_length, context_length), diagonal=1)",
+            "torch.tril(torch.ones(context_length, context_length), diagonal=-1)",
+        )
+    ],
     "mask-added-as-number": [(FILL, f"attn_scores += {HIDDEN}.logical_not() * keys.shape[-1] ** 0.5")],
     "masked-scores-zeroed": [("-torch.inf)", "1e-9)")],
     "mask-after-softmax": [(FILL, ""), (SOFTMAX, SOFTMAX + f"\n        attn_weights = attn_weights * ~{HIDDEN}")],
@@ -118,10 +122,12 @@ MORE_FAULTS: dict[str, Edits] = {
     "causal-inverted: mask negated": [("self.mask.bool()[", "~self.mask.bool()[")],
     "mask-after-softmax: softmax first, then the buffer": [
         (FILL, ""),
-        ("context_vec = attn_weights @ values",
-         f"attn_weights = attn_weights.masked_fill({HIDDEN}, 0.0)\n        context_vec = attn_weights @ values"),
+        (
+            "context_vec = attn_weights @ values",
+            f"attn_weights = attn_weights.masked_fill({HIDDEN}, 0.0)\n        context_vec = attn_weights @ values",
+        ),
     ],
-    "scale-other-constant: a literal": [("keys.shape[-1] ** 0.5", "8.0")],
+    "scale-other-constant: a literal": [("keys.shape[-1] ** 0.5", "10.0")],
 }
 PAIRS = pairs(
     FAULTS,
@@ -137,8 +143,11 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     ],
     "the article's renormalisation": [
         (FILL, ""),
-        (SOFTMAX, SOFTMAX + f"\n        attn_weights = attn_weights * ~{HIDDEN}\n        "
-         "attn_weights = attn_weights / attn_weights.sum(dim=-1, keepdim=True)"),
+        (
+            SOFTMAX,
+            SOFTMAX + f"\n        attn_weights = attn_weights * ~{HIDDEN}\n        "
+            "attn_weights = attn_weights / attn_weights.sum(dim=-1, keepdim=True)",
+        ),
     ],
     "softmax over axis 1, keys first": [
         ("queries @ keys.transpose(1, 2)", "keys @ queries.transpose(1, 2)"),

@@ -1,4 +1,4 @@
-"""The taste of somebody who spells every axis out: plain projections and `einsum` everywhere, a lucidrains-like naming."""
+"""The taste of somebody who spells every axis out: plain projections and `einsum`, names like `to_q`."""
 
 from __future__ import annotations
 

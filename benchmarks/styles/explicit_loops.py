@@ -1,4 +1,4 @@
-"""The taste of somebody who trusts only loops: one batch row, one head and one query at a time, with a sliding window."""
+"""The taste of somebody who trusts only loops: one batch row, one head, one query at a time, and a window."""
 
 from __future__ import annotations
 
@@ -90,8 +90,10 @@ FAULTS: dict[str, Edits] = {
     "causal-missing": [("last = t + 1", "last = T")],
     "causal-strict": [
         ("last = t + 1", "last = t"),
-        ("                    scores = keys", "                    if t == 0:\n"
-         "                        continue\n                    scores = keys"),
+        (
+            "                    scores = keys",
+            "                    if t == 0:\n                        continue\n                    scores = keys",
+        ),
     ],
     "causal-one-ahead": [("last = t + 1", "last = min(T, t + 2)")],
     "masked-scores-zeroed": [
@@ -112,10 +114,13 @@ FAULTS: dict[str, Edits] = {
     ],
     "window-off-by-one": [("t - self.window + 1", "t - self.window")],
     "window-missing": [("first = max(0, t - self.window + 1)", "first = 0")],
-    "softmax-low-precision": [("weights = torch.exp(scores - scores.max())",
-                               "scores = scores.to(torch.float16)\n                    "
-                               "weights = torch.exp(scores - scores.max())"),
-                              (MIX, "weights.to(x.dtype) @ values[b, first:last, h]")],
+    "softmax-low-precision": [
+        (
+            "weights = torch.exp(scores - scores.max())",
+            "scores = scores.to(torch.float16)\n                    weights = torch.exp(scores - scores.max())",
+        ),
+        (MIX, "weights.to(x.dtype) @ values[b, first:last, h]"),
+    ],
     "weights-times-key": [(MIX, "weights @ keys[b, first:last, h]")],
     "output-projection-missing": [("self.proj(context.reshape(B, T, C))", "context.reshape(B, T, C)")],
     "bias-term": [("self.value(x)", "(x @ self.value.weight.T)")],
@@ -143,19 +148,25 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "no maximum taken off, but a mean": [("scores - scores.max()", "scores - scores.mean()")],
     "scaled query": [("@ queries[b, t, h]", "@ (queries[b, t, h] * self.head_dim ** -0.5)"), (SCALE, "")],
     "fourth root on both": [
-        ("keys[b, first:last, h] @ queries[b, t, h]",
-         "(keys[b, first:last, h] * self.head_dim ** -0.25) @ (queries[b, t, h] * self.head_dim ** -0.25)"),
+        (
+            "keys[b, first:last, h] @ queries[b, t, h]",
+            "(keys[b, first:last, h] * self.head_dim ** -0.25) @ (queries[b, t, h] * self.head_dim ** -0.25)",
+        ),
         (SCALE, ""),
     ],
-    "mask by a fill of -1e4": [*MASK_BY_FILL,
-                               (SCALE, SCALE + "\n                    " + SEEN + "scores[~seen] = -1e4")],
+    "mask by a fill of -1e4": [
+        *MASK_BY_FILL,
+        (SCALE, SCALE + "\n                    " + SEEN + "scores[~seen] = -1e4"),
+    ],
     "mask after softmax, renormalised": [
         *MASK_BY_FILL,
         (NORMALISE, NORMALISE + "\n                    " + SEEN + "weights = weights * seen / (weights * seen).sum()"),
     ],
     "float32 softmax": [
-        ("weights = torch.exp(scores - scores.max())",
-         "scores = scores.float()\n                    weights = torch.exp(scores - scores.max())"),
+        (
+            "weights = torch.exp(scores - scores.max())",
+            "scores = scores.float()\n                    weights = torch.exp(scores - scores.max())",
+        ),
         (MIX, "weights.to(x.dtype) @ values[b, first:last, h]"),
     ],
     "weighted sum spelled out": [(MIX, "(weights[:, None] * values[b, first:last, h]).sum(dim=0)")],

@@ -82,8 +82,10 @@ def flash_attention_ref("""
 FAULTS: dict[str, Edits] = {
     "weights-times-key": [(MIX, 'torch.einsum("bhts,bshd->bthd", attn, k)')],
     "kv-heads-tiled": [(K_REPEAT, "k = k.repeat(1, 1, group, 1)"), (V_REPEAT, "v = v.repeat(1, 1, group, 1)")],
-    "kv-head-divisor": [(K_REPEAT, "k = k[:, :, [0] * (group * k.shape[2])]"),
-                        (V_REPEAT, "v = v[:, :, [0] * (group * v.shape[2])]")],
+    "kv-head-divisor": [
+        (K_REPEAT, "k = k[:, :, [0] * (group * k.shape[2])]"),
+        (V_REPEAT, "v = v[:, :, [0] * (group * v.shape[2])]"),
+    ],
     "strided-read-as-contiguous": [
         ("def flash_attention_ref(", READ_FLAT),
         ("    group = q.shape[2]", "    q, k, v = packed(q), packed(k), packed(v)\n    group = q.shape[2]"),
@@ -114,7 +116,7 @@ FAULTS: dict[str, Edits] = {
 }
 MORE_FAULTS: dict[str, Edits] = {
     "window-off-by-one: one too few": [("col <= row - window", "col <= row - window + 1")],
-    "kv-heads-repeated-on-tokens: wrong dim": [
+    "kv-heads-tiled: repeated on the token axis, then viewed": [
         (K_REPEAT, "k = k.repeat_interleave(group, dim=1).reshape(k.shape[0], seqlen_k, -1, k.shape[-1])"),
         (V_REPEAT, "v = v.repeat_interleave(group, dim=1).reshape(v.shape[0], seqlen_k, -1, v.shape[-1])"),
     ],
@@ -143,11 +145,18 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "float32 softmax": [(SOFTMAX, "attn = torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)")],
     "mask after softmax, renormalised": [
         (FILL, ""),
-        (EMPTY, "    attn = attn.masked_fill(hidden, 0.0)\n"
-                "    attn = attn / attn.sum(dim=-1, keepdim=True).clamp(min=1e-300)\n"),
+        (
+            EMPTY,
+            "    attn = attn.masked_fill(hidden, 0.0)\n"
+            "    attn = attn / attn.sum(dim=-1, keepdim=True).clamp(min=1e-300)\n",
+        ),
     ],
-    "contiguous copies": [("    group = q.shape[2]", "    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()\n"
-                                                      "    group = q.shape[2]")],
+    "contiguous copies": [
+        (
+            "    group = q.shape[2]",
+            "    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()\n    group = q.shape[2]",
+        )
+    ],
 }
 
 

@@ -51,8 +51,10 @@ def attention("""
 
 FAULTS: dict[str, Edits] = {
     "attends-over-batch": [
-        ("scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
-         'scores = torch.einsum("bhid,chid->hibc", q, k) / math.sqrt(d)'),
+        (
+            "scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
+            'scores = torch.einsum("bhid,chid->hibc", q, k) / math.sqrt(d)',
+        ),
         (FILL, "pass"),
         ("torch.matmul(weights, v)", 'torch.einsum("hibc,chid->bhid", weights, v)'),
     ],
@@ -65,7 +67,10 @@ FAULTS: dict[str, Edits] = {
     "scale-by-model-width": [("math.sqrt(d)", "math.sqrt(d * q.size(1))")],
     "scale-inverted": [("/ math.sqrt(d)", "* math.sqrt(d)")],
     "scale-twice": [("/ math.sqrt(d)", "/ d")],
-    "scale-after-softmax": [(" / math.sqrt(d)", ""), (WEIGHTS, "weights = torch.softmax(scores, dim=-1) / math.sqrt(d)")],
+    "scale-after-softmax": [
+        (" / math.sqrt(d)", ""),
+        (WEIGHTS, "weights = torch.softmax(scores, dim=-1) / math.sqrt(d)"),
+    ],
     "scale-other-constant": [("math.sqrt(d)", "math.sqrt(v.size(-1))")],
     "causal-missing": [("    if mask is not None:\n        " + FILL + "\n", "")],
     "causal-inverted": [("~mask", "mask")],
@@ -91,7 +96,8 @@ MORE_FAULTS: dict[str, Edits] = {
         ("d = q.size(-1)", "d = q.size(-1)\n    v = flat(v)"),
     ],
     "scale-after-softmax: on the output": [
-        (" / math.sqrt(d)", ""), ("torch.matmul(weights, v)", "torch.matmul(weights, v) / math.sqrt(d)"),
+        (" / math.sqrt(d)", ""),
+        ("torch.matmul(weights, v)", "torch.matmul(weights, v) / math.sqrt(d)"),
     ],
     "mask-fill-too-small: -100": [('float("-inf")', "-100.0")],
     "causal-missing: out of place": [(FILL, 'scores.masked_fill(~mask, float("-inf"))')],
@@ -103,11 +109,15 @@ PAIRS = pairs(
     ("scores-transposed", "scale-inverted"),
 )
 RIGHT_VARIANTS: dict[str, Edits] = {
-    "scale on the query": [("torch.matmul(q, k", "torch.matmul(q / math.sqrt(d), k"),
-                           ("k.transpose(-2, -1)) / math.sqrt(d)", "k.transpose(-2, -1))")],
+    "scale on the query": [
+        ("torch.matmul(q, k", "torch.matmul(q / math.sqrt(d), k"),
+        ("k.transpose(-2, -1)) / math.sqrt(d)", "k.transpose(-2, -1))"),
+    ],
     "fourth root on both": [
-        ("torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
-         "torch.matmul(q * d**-0.25, k.transpose(-2, -1) * d**-0.25)"),
+        (
+            "torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
+            "torch.matmul(q * d**-0.25, k.transpose(-2, -1) * d**-0.25)",
+        ),
     ],
     "einsum": [("torch.matmul(weights, v)", 'torch.einsum("...ij,...jd->...id", weights, v)')],
     "finite fill, empty rows set to zero": [
@@ -116,20 +126,28 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     ],
     "mask after softmax, renormalised": [
         (FILL, "pass"),
-        (SAFE, "if mask is not None:\n        weights = weights * mask\n"
-               "        weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-300)"),
+        (
+            SAFE,
+            "if mask is not None:\n        weights = weights * mask\n"
+            "        weights = weights / weights.sum(dim=-1, keepdim=True).clamp_min(1e-300)",
+        ),
     ],
     "keys first": [
-        ("scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
-         "scores = torch.matmul(k, q.transpose(-2, -1)) / math.sqrt(d)"),
+        (
+            "scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(d)",
+            "scores = torch.matmul(k, q.transpose(-2, -1)) / math.sqrt(d)",
+        ),
         ("~mask", "~mask.transpose(-2, -1)"),
         ("dim=-1)", "dim=-2)"),
         ("torch.matmul(weights, v)", "torch.matmul(weights.transpose(-2, -1), v)"),
     ],
     "float32 softmax": [(WEIGHTS, "weights = torch.softmax(scores.float(), dim=-1).to(scores.dtype)")],
     "exponentials by hand": [
-        (WEIGHTS, "weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))\n"
-                  "    weights = weights / weights.sum(dim=-1, keepdim=True)"),
+        (
+            WEIGHTS,
+            "weights = torch.exp(scores - scores.amax(dim=-1, keepdim=True))\n"
+            "    weights = weights / weights.sum(dim=-1, keepdim=True)",
+        ),
     ],
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.styles._kit import Edits, module_outputs, pairs
 
-SOURCE = '''from dataclasses import dataclass
+SOURCE = """from dataclasses import dataclass
 from typing import Optional
 
 import torch
@@ -82,7 +82,7 @@ class Attention(nn.Module):
         output = torch.matmul(scores, value)
         output = output.transpose(1, 2).contiguous().view(bsz, seqlen, -1)
         return self.wo(output)
-'''
+"""
 
 NAME: str | None = "Attention"
 OPTIONS: list[str] = ["--causal", "--window", "5", "--rope", "adjacent"]
@@ -110,12 +110,18 @@ FAULTS: dict[str, Edits] = {
     "key-value-swapped": [("xq, xk, xv = self.wq(x)", "xq, xv, xk = self.wq(x)")],
     "projection-transposed": [("self.wq(x), ", "x @ self.wq.weight, ")],
     "heads-split-by-view": [
-        ("xq = xq.view(bsz, seqlen, self.n_heads, self.args.head_dim)",
-         "xq = xq.view(bsz, self.n_heads, seqlen, self.args.head_dim).transpose(1, 2)"),
-        ("xk = xk.view(bsz, seqlen, self.n_kv_heads, self.args.head_dim)",
-         "xk = xk.view(bsz, self.n_kv_heads, seqlen, self.args.head_dim).transpose(1, 2)"),
-        ("xv = xv.view(bsz, seqlen, self.n_kv_heads, self.args.head_dim)",
-         "xv = xv.view(bsz, self.n_kv_heads, seqlen, self.args.head_dim).transpose(1, 2)"),
+        (
+            "xq = xq.view(bsz, seqlen, self.n_heads, self.args.head_dim)",
+            "xq = xq.view(bsz, self.n_heads, seqlen, self.args.head_dim).transpose(1, 2)",
+        ),
+        (
+            "xk = xk.view(bsz, seqlen, self.n_kv_heads, self.args.head_dim)",
+            "xk = xk.view(bsz, self.n_kv_heads, seqlen, self.args.head_dim).transpose(1, 2)",
+        ),
+        (
+            "xv = xv.view(bsz, seqlen, self.n_kv_heads, self.args.head_dim)",
+            "xv = xv.view(bsz, self.n_kv_heads, seqlen, self.args.head_dim).transpose(1, 2)",
+        ),
     ],
     "heads-merged-by-view": [("output.transpose(1, 2).contiguous().view", "output.contiguous().view")],
     "kv-heads-tiled": [
@@ -128,15 +134,20 @@ FAULTS: dict[str, Edits] = {
     ],
     "rope-layout": [
         (COMPLEX, "x_ = torch.complex(*x.double().chunk(2, dim=-1))"),
-        (REAL, "rotated = x_ * freqs_cis[None, :, None, :]\n"
-               "    rotated = torch.cat((rotated.real, rotated.imag), dim=-1)"),
+        (
+            REAL,
+            "rotated = x_ * freqs_cis[None, :, None, :]\n    rotated = torch.cat((rotated.real, rotated.imag), dim=-1)",
+        ),
     ],
     "rope-sign": [("torch.polar(torch.ones_like(freqs), freqs)", "torch.polar(torch.ones_like(freqs), freqs).conj()")],
     "rope-frequencies": [("torch.arange(0, dim, 2).double() / dim", "torch.arange(0, dim // 2).double() / dim")],
     "rope-layout-mixed": [
         (COMPLEX, "x = x.double()\n    first, second = x.chunk(2, dim=-1)"),
-        (REAL, "cos, sin = (t.repeat_interleave(2, -1)[None, :, None] for t in (freqs_cis.real, freqs_cis.imag))\n"
-               "    rotated = x * cos + torch.cat((-second, first), dim=-1) * sin"),
+        (
+            REAL,
+            "cos, sin = (t.repeat_interleave(2, -1)[None, :, None] for t in (freqs_cis.real, freqs_cis.imag))\n"
+            "    rotated = x * cos + torch.cat((-second, first), dim=-1) * sin",
+        ),
     ],
     "scores-transposed": [("torch.matmul(query, key.transpose(2, 3))", "torch.matmul(key, query.transpose(2, 3))")],
     "scale-missing": [(" * self.scale", "")],
@@ -155,8 +166,10 @@ FAULTS: dict[str, Edits] = {
     "window-off-by-one": [("diagonal=1 - self.sliding_window", "diagonal=-self.sliding_window")],
     "window-missing": [(TRIU, "")],
     "softmax-over-queries": [("softmax(dim=-1)", "softmax(dim=-2)")],
-    "softmax-over-heads-or-batch": [("torch.log(band)", "torch.log(band).clamp(min=-1e9)"),
-                                    ("softmax(dim=-1)", "softmax(dim=1)")],
+    "softmax-over-heads-or-batch": [
+        ("torch.log(band)", "torch.log(band).clamp(min=-1e9)"),
+        ("softmax(dim=-1)", "softmax(dim=1)"),
+    ],
     "softmax-low-precision": [(SOFTMAX, "scores = scores.half().softmax(dim=-1).type_as(x)")],
     "weights-times-key": [("torch.matmul(scores, value)", "torch.matmul(scores, key)")],
     "output-projection-missing": [("return self.wo(output)", "return output")],
@@ -172,11 +185,14 @@ MORE_FAULTS: dict[str, Edits] = {
         ("xq = apply_rotary_emb(xq, freqs_cis)", "apply_rotary_emb(xq, freqs_cis)"),
         ("xk = apply_rotary_emb(xk, freqs_cis)", "apply_rotary_emb(xk, freqs_cis)"),
     ],
-    "rope-applied-twice: key": [("xk = apply_rotary_emb(xk, freqs_cis)",
-                                 "xk = apply_rotary_emb(apply_rotary_emb(xk, freqs_cis), freqs_cis)")],
+    "rope-applied-twice: key": [
+        ("xk = apply_rotary_emb(xk, freqs_cis)", "xk = apply_rotary_emb(apply_rotary_emb(xk, freqs_cis), freqs_cis)")
+    ],
     "value-after-rope: value rotated too": [
-        ("xk = apply_rotary_emb(xk, freqs_cis)",
-         "xk = apply_rotary_emb(xk, freqs_cis)\n        xv = apply_rotary_emb(xv, freqs_cis)"),
+        (
+            "xk = apply_rotary_emb(xk, freqs_cis)",
+            "xk = apply_rotary_emb(xk, freqs_cis)\n        xv = apply_rotary_emb(xv, freqs_cis)",
+        ),
     ],
 }
 PAIRS = pairs(
@@ -203,9 +219,11 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "float32 softmax": [(SOFTMAX, "scores = scores.float().softmax(dim=-1).type_as(xq)")],
     "grouped einsum": [
         ("key = torch.repeat_interleave(xk, repeats=self.repeats, dim=2)", "key = xk"),
-        ("scores = torch.matmul(query, key.transpose(2, 3)) * self.scale",
-         "grouped = query.unflatten(1, (self.n_kv_heads, self.repeats))\n"
-         '        scores = torch.einsum("bkgtd,bksd->bkgts", grouped, key).flatten(1, 2) * self.scale'),
+        (
+            "scores = torch.matmul(query, key.transpose(2, 3)) * self.scale",
+            "grouped = query.unflatten(1, (self.n_kv_heads, self.repeats))\n"
+            '        scores = torch.einsum("bkgtd,bksd->bkgts", grouped, key).flatten(1, 2) * self.scale',
+        ),
     ],
 }
 

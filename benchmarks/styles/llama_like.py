@@ -174,19 +174,24 @@ FAULTS: dict[str, Edits] = {
     "rope-sign": [(ROTATED, "return torch.cat((x2, -x1), dim=-1)")],
     "rope-frequencies": [("rope_theta: float = 10000.0", "rope_theta: float = 500000.0")],
     "scores-transposed": [
-        ("torch.matmul(query_states, key_states.transpose(2, 3))",
-         "torch.matmul(key_states, query_states.transpose(2, 3))"),
+        (
+            "torch.matmul(query_states, key_states.transpose(2, 3))",
+            "torch.matmul(key_states, query_states.transpose(2, 3))",
+        ),
     ],
     "scale-missing": [(" * self.head_dim**-0.5", "")],
     "scale-by-model-width": [("self.head_dim**-0.5", "self.hidden_size**-0.5")],
     "scale-inverted": [("self.head_dim**-0.5", "self.head_dim**0.5")],
-    "scale-twice": [("query_states = self.q_proj(hidden_states)",
-                     "query_states = self.q_proj(hidden_states) * self.head_dim**-0.5")],
+    "scale-twice": [
+        ("query_states = self.q_proj(hidden_states)", "query_states = self.q_proj(hidden_states) * self.head_dim**-0.5")
+    ],
     "scale-after-softmax": [(" * self.head_dim**-0.5", ""), (SOFTMAX, SOFTMAX + " / self.head_dim**0.5")],
     "scale-other-constant": [("self.head_dim**-0.5", "self.num_key_value_heads**-0.5")],
     "causal-missing": [(ADD_MASK, "")],
-    "causal-strict": [("diagonal=1", "diagonal=0"), ("min_value = torch.finfo(attn_weights.dtype).min",
-                                                     'min_value = float("-inf")')],
+    "causal-strict": [
+        ("diagonal=1", "diagonal=0"),
+        ("min_value = torch.finfo(attn_weights.dtype).min", 'min_value = float("-inf")'),
+    ],
     "causal-one-ahead": [("diagonal=1", "diagonal=2")],
     "causal-inverted": [("torch.triu(causal_mask, diagonal=1)", "torch.tril(causal_mask, diagonal=-1)")],
     "mask-added-as-number": [(ADD_MASK, "attn_weights = attn_weights + (causal_mask == 0)")],
@@ -234,8 +239,10 @@ PAIRS = pairs(
 )
 RIGHT_VARIANTS: dict[str, Edits] = {
     "fill -1e4": [("min_value = torch.finfo(attn_weights.dtype).min", "min_value = -1e4")],
-    "repeat_interleave": [(REPEATED, "return hidden_states"),
-                          (EXPAND, "hidden_states.repeat_interleave(n_rep, dim=1)")],
+    "repeat_interleave": [
+        (REPEATED, "return hidden_states"),
+        (EXPAND, "hidden_states.repeat_interleave(n_rep, dim=1)"),
+    ],
     "positions from a thousand on, both sides": [
         ("torch.arange(length, device", "1000 + torch.arange(length, device"),
     ],
@@ -244,17 +251,21 @@ RIGHT_VARIANTS: dict[str, Edits] = {
         ("freqs = torch.outer(positions, inv_freq)", "freqs = torch.outer(-positions, inv_freq)"),
     ],
     "scale on the query": [
-        ("query_states = self.q_proj(hidden_states)",
-         "query_states = self.q_proj(hidden_states) * self.head_dim**-0.5"),
+        (
+            "query_states = self.q_proj(hidden_states)",
+            "query_states = self.q_proj(hidden_states) * self.head_dim**-0.5",
+        ),
         ("key_states.transpose(2, 3)) * self.head_dim**-0.5", "key_states.transpose(2, 3))"),
     ],
     "float32 softmax": [
         (SOFTMAX, "nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query_states.dtype)"),
     ],
     "sdpa": [
-        ("attn_output = torch.matmul(attn_weights, value_states)",
-         "attn_output = nn.functional.scaled_dot_product_attention(query_states, key_states, value_states, "
-         "is_causal=True)"),
+        (
+            "attn_output = torch.matmul(attn_weights, value_states)",
+            "attn_output = nn.functional.scaled_dot_product_attention(query_states, key_states, value_states, "
+            "is_causal=True)",
+        ),
     ],
     "reshape": [("attn_output.transpose(1, 2).contiguous()", "attn_output.transpose(1, 2)")],
 }

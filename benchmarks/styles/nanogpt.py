@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.styles._kit import Edits, module_outputs, pairs
 
-SOURCE = '''import math
+SOURCE = """import math
 from dataclasses import dataclass
 
 import torch
@@ -82,7 +82,7 @@ class Block(nn.Module):
     def forward(self, x):
         x = x + self.attn(self.ln_1(x))
         return x + self.mlp(self.ln_2(x))
-'''
+"""
 
 NAME: str | None = "CausalSelfAttention"
 OPTIONS: list[str] = []
@@ -106,7 +106,7 @@ FUSED_BY_HEAD = [
 ]
 
 FAULTS: dict[str, Edits] = {
-    "value-is-key": [("v = v.view(", "v = k.transpose(1, 2).reshape(B, T, C).view(")],
+    "value-is-key": [(SPLIT, SPLIT + "\n        v = k")],
     "key-value-swapped": [("q, k, v = self.c_attn(x)", "q, v, k = self.c_attn(x)")],
     "projection-transposed": [("self.c_proj(y))", "F.linear(y, self.c_proj.weight.t(), self.c_proj.bias))")],
     "fused-qkv-layout": FUSED_BY_HEAD,
@@ -124,10 +124,18 @@ FAULTS: dict[str, Edits] = {
     "scale-after-softmax": [(SCALE, ""), ("y = att @ v", "y = (att @ v) / math.sqrt(k.size(-1))")],
     "scale-other-constant": [("math.sqrt(k.size(-1))", "math.sqrt(k.size(1))")],
     "causal-missing": [(MASK, "")],
-    "causal-strict": [("torch.tril(torch.ones(config.block_size, config.block_size))",
-                       "torch.tril(torch.ones(config.block_size, config.block_size), diagonal=-1)")],
-    "causal-one-ahead": [("torch.tril(torch.ones(config.block_size, config.block_size))",
-                          "torch.tril(torch.ones(config.block_size, config.block_size), diagonal=1)")],
+    "causal-strict": [
+        (
+            "torch.tril(torch.ones(config.block_size, config.block_size))",
+            "torch.tril(torch.ones(config.block_size, config.block_size), diagonal=-1)",
+        )
+    ],
+    "causal-one-ahead": [
+        (
+            "torch.tril(torch.ones(config.block_size, config.block_size))",
+            "torch.tril(torch.ones(config.block_size, config.block_size), diagonal=1)",
+        )
+    ],
     "causal-inverted": [("self.bias[:, :, :T, :T] == 0", "self.bias[:, :, :T, :T] == 1")],
     "mask-added-as-number": [(MASK, "att = att + self.bias[:, :, :T, :T]")],
     "masked-scores-zeroed": [(MASK, "att = att * self.bias[:, :, :T, :T]")],

@@ -15,7 +15,7 @@ def softmax(z, axis=-1):
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
-def causal_self_attention(Q, K, V):
+def causal_self_attention(q, k, V):
     """Q, K: (T, d), V: (T, d_v). Token t may look at the tokens 0 .. t."""
     T, d = Q.shape
     S = Q @ K.T / np.sqrt(d)
@@ -28,7 +28,7 @@ def causal_self_attention(Q, K, V):
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     Q, K, V = (rng.normal(size=(4, 3)) for _ in range(3))
-    print(causal_self_attention(Q, K, V).round(3))
+    print(causal_self_attention(q, k, V).round(3))
 '''
 
 NAME: str | None = "causal_self_attention"
@@ -91,20 +91,24 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "float32 softmax": [(WEIGHTS, "A = softmax(S.astype(np.float32), axis=-1)")],
     "no maximum taken off": [("    z = z - np.max(z, axis=axis, keepdims=True)\n", "")],
     "mask after softmax, renormalised": [
-        (WHERE, ""), (WEIGHTS, "A = softmax(S, axis=-1) * ~future\n    A = A / A.sum(axis=-1, keepdims=True)"),
+        (WHERE, ""),
+        (WEIGHTS, "A = softmax(S, axis=-1) * ~future\n    A = A / A.sum(axis=-1, keepdims=True)"),
     ],
     "one token at a time": [
-        (WEIGHTS, ""), ("return A @ V", "return np.stack([softmax(S[t, : t + 1]) @ V[: t + 1] for t in range(T)])"),
+        (WEIGHTS, ""),
+        ("return A @ V", "return np.stack([softmax(S[t, : t + 1]) @ V[: t + 1] for t in range(T)])"),
     ],
 }
 
 
 def example(namespace: dict[str, Any]) -> list[Any]:
-    """Outputs on ordinary and large scores, and on arrays that are not contiguous."""
+    """Outputs on ordinary, large and very negative scores, and on arrays that are not contiguous."""
     attention = namespace["causal_self_attention"]
     outputs = []
-    for size in (1.0, 10.0):
-        Q, K = normal_array(9, 8, seed=1, size=size), normal_array(9, 8, seed=2, size=size)
-        outputs.append(attention(Q, K, normal_array(9, 8, seed=3)))
+    for size in (1.0, 6.0):
+        q, k = normal_array(9, 8, seed=1, size=size), normal_array(9, 8, seed=2, size=size)
+        outputs.append(attention(q, k, normal_array(9, 8, seed=3)))
+    q, k = abs(normal_array(9, 8, seed=1, size=9.0)), -abs(normal_array(9, 8, seed=2, size=9.0))
+    outputs.append(attention(q, k, normal_array(9, 8, seed=3)))
     outputs.append(attention(*(normal_array(d, 9, seed=4 + d).T for d in (8, 8, 10))))
     return outputs

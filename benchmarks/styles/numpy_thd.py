@@ -61,9 +61,11 @@ FAULTS: dict[str, Edits] = {
     "kv-heads-tiled": [("kv = h // group", "kv = h % n_kv_heads")],
     "kv-head-divisor": [("kv = h // group", "kv = h // n_kv_heads")],
     "strided-read-as-contiguous": [
-        ("    query_len, n_heads, d = q.shape",
-         '    q, k, v = [np.ravel(a, order="K").reshape(a.shape) for a in (q, k, v)]\n'
-         "    query_len, n_heads, d = q.shape"),
+        (
+            "    query_len, n_heads, d = q.shape",
+            '    q, k, v = [np.ravel(a, order="K").reshape(a.shape) for a in (q, k, v)]\n'
+            "    query_len, n_heads, d = q.shape",
+        ),
     ],
     "weights-times-key": [("p @ v[:, kv]", "p @ k[:, kv]")],
     "scale-missing": [(SCALE, "")],
@@ -74,9 +76,11 @@ FAULTS: dict[str, Edits] = {
     "scale-other-constant": [("np.sqrt(d)", "np.sqrt(key_len)")],
     "alibi-slopes": [
         ("    closest = 2 ** math.floor(math.log2(n_heads))\n", ""),
-        ("    m = [2.0 ** (-8.0 * (i + 1) / closest) for i in range(closest)]\n"
-         "    m += [2.0 ** (-4.0 * (2 * i + 1) / closest) for i in range(n_heads - closest)]\n",
-         "    m = [2.0 ** (-8.0 * (i + 1) / n_heads) for i in range(n_heads)]\n"),
+        (
+            "    m = [2.0 ** (-8.0 * (i + 1) / closest) for i in range(closest)]\n"
+            "    m += [2.0 ** (-4.0 * (2 * i + 1) / closest) for i in range(n_heads - closest)]\n",
+            "    m = [2.0 ** (-8.0 * (i + 1) / n_heads) for i in range(n_heads)]\n",
+        ),
     ],
     "alibi-sign": [("scores - m[h] * distance", "scores + m[h] * distance")],
     "bias-scaled": [(ALIBI, ""), (SCORES + "\n", SCORES + " - m[h] * distance\n")],
@@ -99,7 +103,8 @@ MORE_FAULTS: dict[str, Edits] = {
     "alibi-slopes: reversed": [("return np.array(m)", "return np.array(m)[::-1]")],
     "kv-head-divisor: always the first": [("kv = h // group", "kv = 0")],
     "causal-missing: absolute distance": [
-        (MASK, ""), ("query_pos[:, None] - key_pos[None, :]", "abs(query_pos[:, None] - key_pos[None, :])"),
+        (MASK, ""),
+        ("query_pos[:, None] - key_pos[None, :]", "abs(query_pos[:, None] - key_pos[None, :])"),
     ],
     "alibi-missing: never subtracted": [(ALIBI, "")],
 }
@@ -114,15 +119,18 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "slope times the key's place": [("scores - m[h] * distance", "scores + m[h] * key_pos[None, :]")],
     "fill -1e5": [("-np.inf", "-1e5")],
     "heads repeated first": [
-        ("    m = slopes(n_heads)\n",
-         "    m = slopes(n_heads)\n    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)\n"),
+        (
+            "    m = slopes(n_heads)\n",
+            "    m = slopes(n_heads)\n    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)\n",
+        ),
         ("kv = h // group", "kv = h"),
     ],
     "scale on the query": [(SCALE, ""), (SCORES, "scores = (q[:, h] / np.sqrt(d)) @ k[:, kv].T")],
     "alibi scaled back": [(ALIBI, ""), (SCORES + "\n", SCORES + " - np.sqrt(d) * m[h] * distance\n")],
     "float32 softmax": [("p = np.exp(scores)", "p = np.exp(scores.astype(np.float32))")],
     "mask after softmax, renormalised": [
-        (MASK, ""), (NORMALISE, "p = p * (distance >= 0)\n        " + NORMALISE),
+        (MASK, ""),
+        (NORMALISE, "p = p * (distance >= 0)\n        " + NORMALISE),
     ],
     "causal by tri": [("distance >= 0", "np.tri(query_len, key_len, key_len - query_len, dtype=bool)")],
 }

@@ -53,17 +53,26 @@ def over_axis(axis: int) -> Edits:
 
 FAULTS: dict[str, Edits] = {
     "value-is-key": [("split_heads(x @ w_v, num_heads)", "split_heads(x @ w_k, num_heads)")],
-    "key-value-swapped": [("x @ w_k,", "x @ w_v ,"), ("x @ w_v, num", "x @ w_k, num")],
+    "key-value-swapped": [
+        ("key = split_heads(x @ w_k,", "key = split_heads(x @ w_v,"),
+        ("value = split_heads(x @ w_v,", "value = split_heads(x @ w_k,"),
+    ],
     "projection-transposed": [("x @ w_q", "x @ w_q.T")],
     "heads-split-by-view": [
-        ("x.reshape(batch, tokens, num_heads, width // num_heads).transpose(0, 2, 1, 3)",
-         "x.reshape(batch, num_heads, tokens, width // num_heads)"),
+        (
+            "x.reshape(batch, tokens, num_heads, width // num_heads).transpose(0, 2, 1, 3)",
+            "x.reshape(batch, num_heads, tokens, width // num_heads)",
+        ),
     ],
     "strided-read-as-contiguous": [
-        ("value = split_heads(x @ w_v, num_heads)",
-         "value = split_heads(x @ w_v, num_heads)\n    value = value.ravel(order=\"K\").reshape(value.shape)"),
+        (
+            "value = split_heads(x @ w_v, num_heads)",
+            'value = split_heads(x @ w_v, num_heads)\n    value = value.ravel(order="K").reshape(value.shape)',
+        ),
     ],
-    "heads-merged-by-view": [("x.transpose(0, 2, 1, 3).reshape(batch, tokens, heads", "x.reshape(batch, tokens, heads")],
+    "heads-merged-by-view": [
+        ("x.transpose(0, 2, 1, 3).reshape(batch, tokens, heads", "x.reshape(batch, tokens, heads")
+    ],
     "attends-over-batch": [
         (SCORES, 'np.einsum("bhqd,chqd->qhbc", query, key)'),
         ('np.einsum("bhqk,bhkd->bhqd", weights, value)', 'np.einsum("qhbc,chqd->bhqd", weights, value)'),
@@ -74,10 +83,13 @@ FAULTS: dict[str, Edits] = {
     "scale-inverted": [("/ np.sqrt(query.shape[-1])", "* np.sqrt(query.shape[-1])")],
     "scale-twice": [("np.sqrt(query.shape[-1])", "query.shape[-1]")],
     "scale-after-softmax": [
-        (" / np.sqrt(query.shape[-1])", ""), (NORMALISE, NORMALISE + "\n    weights /= np.sqrt(query.shape[-1])"),
+        (" / np.sqrt(query.shape[-1])", ""),
+        (NORMALISE, NORMALISE + "\n    weights /= np.sqrt(query.shape[-1])"),
     ],
     "scale-other-constant": [("np.sqrt(query.shape[-1])", "np.sqrt(query.shape[-2])")],
-    "prefix-block-missing": [(MAXIMUM, "    scores = np.where(np.tri(x.shape[1], dtype=bool), scores, -np.inf)\n" + MAXIMUM)],
+    "prefix-block-missing": [
+        (MAXIMUM, "    scores = np.where(np.tri(x.shape[1], dtype=bool), scores, -np.inf)\n" + MAXIMUM)
+    ],
     "softmax-over-queries": over_axis(-2),
     "softmax-over-heads-or-batch": over_axis(1),
     "softmax-low-precision": [("weights = np.exp(scores)", "weights = np.exp(scores.astype(np.float16))")],
@@ -91,8 +103,10 @@ MORE_FAULTS: dict[str, Edits] = {
     "softmax-over-heads-or-batch: batch": over_axis(0),
     "scale-other-constant: heads": [("np.sqrt(query.shape[-1])", "np.sqrt(num_heads)")],
     "heads-split-by-view: wrong transpose": [
-        ("x.reshape(batch, tokens, num_heads, width // num_heads).transpose(0, 2, 1, 3)",
-         "x.reshape(batch, num_heads, -1, width // num_heads)"),
+        (
+            "x.reshape(batch, tokens, num_heads, width // num_heads).transpose(0, 2, 1, 3)",
+            "x.reshape(batch, num_heads, -1, width // num_heads)",
+        ),
     ],
 }
 PAIRS = pairs(
@@ -106,11 +120,15 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "no maximum taken off": [(MAXIMUM, "")],
     "scale on the query": [
         (" / np.sqrt(query.shape[-1])", ""),
-        ("query = split_heads(x @ w_q, num_heads)", "query = split_heads(x @ w_q, num_heads)\n    "
-         "query = query / np.sqrt(query.shape[-1])"),
+        (
+            "query = split_heads(x @ w_q, num_heads)",
+            "query = split_heads(x @ w_q, num_heads)\n    query = query / np.sqrt(query.shape[-1])",
+        ),
     ],
     "keys before queries": [
-        ("bhqd,bhkd->bhqk", "bhqd,bhkd->bhkq"), *over_axis(-2), ("bhqk,bhkd->bhqd", "bhkq,bhkd->bhqd"),
+        ("bhqd,bhkd->bhqk", "bhqd,bhkd->bhkq"),
+        *over_axis(-2),
+        ("bhqk,bhkd->bhqd", "bhkq,bhkd->bhqd"),
     ],
     "float32 softmax": [("weights = np.exp(scores)", "weights = np.exp(scores.astype(np.float32))")],
     "normalised after the mix": [

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.styles._kit import Edits, module_outputs, pairs
 
-SOURCE = '''import torch
+SOURCE = """import torch
 import torch.nn.functional as F
 from torch import nn
 
@@ -32,7 +32,7 @@ class SelfAttention(nn.Module):
 
         context = context.transpose(1, 2).reshape(batch, length, width)
         return self.out_proj(context)
-'''
+"""
 
 NAME: str | None = None
 OPTIONS: list[str] = ["--causal", "--init", '{"embed_dim": 48, "num_heads": 6}']
@@ -50,8 +50,14 @@ CALL = "F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_p, i
 
 def with_mask(mask: str) -> Edits:
     """The call with an attn_mask in place of is_causal; `ones` is a matrix of ones."""
-    return [(CALL, "F.scaled_dot_product_attention(query, key, value, attn_mask="
-             + mask.replace("ones", "torch.ones(length, length, dtype=torch.bool)") + ", dropout_p=dropout_p)")]
+    return [
+        (
+            CALL,
+            "F.scaled_dot_product_attention(query, key, value, attn_mask="
+            + mask.replace("ones", "torch.ones(length, length, dtype=torch.bool)")
+            + ", dropout_p=dropout_p)",
+        )
+    ]
 
 
 def with_scale(scale: str) -> Edits:
@@ -62,8 +68,10 @@ def with_scale(scale: str) -> Edits:
 def by_view(*names: str) -> Edits:
     """The named tensors split into heads by a reshape alone."""
     return [
-        (f"{name} = {name}.view(batch, length, self.num_heads, self.head_dim).transpose(1, 2)",
-         f"{name} = {name}.reshape(batch, self.num_heads, length, self.head_dim)")
+        (
+            f"{name} = {name}.view(batch, length, self.num_heads, self.head_dim).transpose(1, 2)",
+            f"{name} = {name}.reshape(batch, self.num_heads, length, self.head_dim)",
+        )
         for name in names
     ]
 
@@ -75,9 +83,11 @@ FAULTS: dict[str, Edits] = {
         ("self.out_proj(context)", "F.linear(context, self.out_proj.weight.T, self.out_proj.bias)"),
     ],
     "fused-qkv-layout": [
-        ("query, key, value = self.in_proj(x).chunk(3, dim=-1)",
-         "fused = self.in_proj(x).view(batch, length, self.num_heads, 3 * self.head_dim)\n"
-         "        query, key, value = (part.flatten(2) for part in fused.chunk(3, dim=-1))"),
+        (
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)",
+            "fused = self.in_proj(x).view(batch, length, self.num_heads, 3 * self.head_dim)\n"
+            "        query, key, value = (part.flatten(2) for part in fused.chunk(3, dim=-1))",
+        ),
     ],
     "heads-split-by-view": by_view("query", "key", "value"),
     "strided-read-as-contiguous": by_view("value"),
@@ -86,9 +96,12 @@ FAULTS: dict[str, Edits] = {
     "scale-missing": with_scale("1.0"),
     "scale-by-model-width": with_scale("width ** -0.5"),
     "scale-inverted": with_scale("self.head_dim ** 0.5"),
-    "scale-twice": [("query, key, value = self.in_proj(x).chunk(3, dim=-1)",
-                     "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n"
-                     "        query = query / self.head_dim ** 0.5")],
+    "scale-twice": [
+        (
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)",
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n        query = query / self.head_dim ** 0.5",
+        )
+    ],
     "scale-other-constant": with_scale("self.num_heads ** -0.5"),
     "causal-missing": [(", is_causal=True", "")],
     "causal-strict": with_mask("ones.tril(-1)"),
@@ -97,8 +110,11 @@ FAULTS: dict[str, Edits] = {
     "mask-added-as-number": with_mask("ones.tril().to(query.dtype)"),
     "mask-fill-too-small": with_mask("-10.0 * ones.triu(1).to(query.dtype)"),
     "softmax-low-precision": [
-        (CALL, "F.scaled_dot_product_attention(\n            query.bfloat16(), key.bfloat16(), value.bfloat16(), "
-               "dropout_p=dropout_p, is_causal=True\n        ).to(x.dtype)"),
+        (
+            CALL,
+            "F.scaled_dot_product_attention(\n            query.bfloat16(), key.bfloat16(), value.bfloat16(), "
+            "dropout_p=dropout_p, is_causal=True\n        ).to(x.dtype)",
+        ),
     ],
     "dropout-in-eval": [("self.dropout if self.training else 0.0", "self.dropout")],
     "output-projection-missing": [("return self.out_proj(context)", "return context")],
@@ -106,14 +122,19 @@ FAULTS: dict[str, Edits] = {
 }
 MORE_FAULTS: dict[str, Edits] = {
     "attends-over-batch: time first assumed": [
-        ("        batch, length, width = x.shape", "        x = x.transpose(0, 1)\n        batch, length, width = x.shape"),
+        (
+            "        batch, length, width = x.shape",
+            "        x = x.transpose(0, 1)\n        batch, length, width = x.shape",
+        ),
         ("return self.out_proj(context)", "return self.out_proj(context).transpose(0, 1)"),
     ],
     "scale-twice: explicit": with_scale("1 / self.head_dim"),
     "causal-missing: only in training": [("is_causal=True", "is_causal=self.training")],
     "bias-term: query without its bias": [
-        ("query, key, value = self.in_proj(x).chunk(3, dim=-1)",
-         "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n        query = query - self.in_proj.bias[:width]"),
+        (
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)",
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n        query = query - self.in_proj.bias[:width]",
+        ),
     ],
 }
 PAIRS = pairs(
@@ -128,15 +149,20 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "own scale": with_scale("self.head_dim ** -0.5"),
     "query scaled before": [
         *with_scale("1.0"),
-        ("query, key, value = self.in_proj(x).chunk(3, dim=-1)",
-         "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n        query = query * self.head_dim ** -0.5"),
+        (
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)",
+            "query, key, value = self.in_proj(x).chunk(3, dim=-1)\n        query = query * self.head_dim ** -0.5",
+        ),
     ],
     "unflatten and flatten": [
         ("context.transpose(1, 2).reshape(batch, length, width)", "context.transpose(1, 2).flatten(2)"),
     ],
     "by hand": [
-        (CALL, "torch.softmax(\n            (query @ key.mT / self.head_dim**0.5).masked_fill("
-               'torch.ones(length, length).triu(1).bool(), float("-inf")), dim=-1\n        ) @ value'),
+        (
+            CALL,
+            "torch.softmax(\n            (query @ key.mT / self.head_dim**0.5).masked_fill("
+            'torch.ones(length, length).triu(1).bool(), float("-inf")), dim=-1\n        ) @ value',
+        ),
     ],
 }
 

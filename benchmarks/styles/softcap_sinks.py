@@ -76,21 +76,28 @@ MERGE = "out.transpose(1, 2).reshape(b, t, -1)"
 
 def by_view(letter: str, heads: str) -> tuple[str, str]:
     """The split of one projection into heads made by a view alone."""
-    return (f"self.{letter}_proj(x).view(b, t, {heads}, self.head_dim).transpose(1, 2)",
-            f"self.{letter}_proj(x).view(b, {heads}, t, self.head_dim)")
+    return (
+        f"self.{letter}_proj(x).view(b, t, {heads}, self.head_dim).transpose(1, 2)",
+        f"self.{letter}_proj(x).view(b, {heads}, t, self.head_dim)",
+    )
 
 
 FAULTS: dict[str, Edits] = {
     "value-is-key": [("self.v_proj(x)", "self.k_proj(x)")],
     "key-value-swapped": [("k = self.k_proj(x)", "k = self.v_proj(x)"), ("v = self.v_proj(x)", "v = self.k_proj(x)")],
     "projection-transposed": [("self.q_proj(x)", "(x @ self.q_proj.weight + self.q_proj.bias)")],
-    "heads-split-by-view": [by_view("q", "self.num_heads"), by_view("k", "self.num_kv_heads"),
-                            by_view("v", "self.num_kv_heads")],
+    "heads-split-by-view": [
+        by_view("q", "self.num_heads"),
+        by_view("k", "self.num_kv_heads"),
+        by_view("v", "self.num_kv_heads"),
+    ],
     "strided-read-as-contiguous": [by_view("v", "self.num_kv_heads")],
     "heads-merged-by-view": [(MERGE, "out.reshape(b, t, -1)")],
     "kv-heads-tiled": [(K_REPEAT, "k = k.tile(1, group, 1, 1)"), (V_REPEAT, "v = v.tile(1, group, 1, 1)")],
-    "kv-head-divisor": [(K_REPEAT, "k = k[:, :1].repeat(1, self.num_heads, 1, 1)"),
-                        (V_REPEAT, "v = v[:, :1].repeat(1, self.num_heads, 1, 1)")],
+    "kv-head-divisor": [
+        (K_REPEAT, "k = k[:, :1].repeat(1, self.num_heads, 1, 1)"),
+        (V_REPEAT, "v = v[:, :1].repeat(1, self.num_heads, 1, 1)"),
+    ],
     "scores-transposed": [("q @ k.transpose(2, 3)", "k @ q.transpose(2, 3)")],
     "scale-missing": [(SCALE, "")],
     "scale-by-model-width": [("self.head_dim ** -0.5", "embed_dim ** -0.5")],
@@ -111,8 +118,11 @@ FAULTS: dict[str, Edits] = {
     "mask-fill-too-small": [('float("-inf")', "-5.0")],
     "sink-missing": [("combined = torch.cat([scores, sinks], dim=-1)", "combined = scores"), (DROP, "")],
     "softmax-over-queries": [
-        ("combined = torch.cat([scores, sinks], dim=-1)",
-         "sinks = self.sinks.view(1, -1, 1, 1).expand(b, -1, 1, t)\n        combined = torch.cat([scores, sinks], dim=2)"),
+        (
+            "combined = torch.cat([scores, sinks], dim=-1)",
+            "sinks = self.sinks.view(1, -1, 1, 1).expand(b, -1, 1, t)\n"
+            "        combined = torch.cat([scores, sinks], dim=2)",
+        ),
         (SOFTMAX, "weights = torch.softmax(combined, dim=2)"),
         (DROP, "weights = weights[:, :, :-1]"),
     ],
@@ -142,8 +152,10 @@ RIGHT_VARIANTS: dict[str, Edits] = {
         (SOFTMAX, "weights = torch.exp(scores - top)"),
         (DROP, "weights = weights / (weights.sum(-1, keepdim=True) + torch.exp(sinks - top))"),
     ],
-    "sink first": [("torch.cat([scores, sinks], dim=-1)", "torch.cat([sinks, scores], dim=-1)"),
-                   (DROP, "weights = weights[..., 1:]")],
+    "sink first": [
+        ("torch.cat([scores, sinks], dim=-1)", "torch.cat([sinks, scores], dim=-1)"),
+        (DROP, "weights = weights[..., 1:]"),
+    ],
     "fill -1e4": [('float("-inf")', "-1e4")],
     "scale on the query": [(SCALE, ""), ("q @ k.transpose(2, 3)", "(q * self.scaling) @ k.transpose(2, 3)")],
     "float32 softmax": [(SOFTMAX, "weights = torch.softmax(combined, dim=-1, dtype=torch.float32).to(x.dtype)")],

@@ -79,8 +79,10 @@ FAULTS: dict[str, Edits] = {
         (QKV, "self.qkv(x).reshape(B, N, self.num_heads, 3, self.head_dim).permute(3, 0, 2, 1, 4)"),
     ],
     "heads-split-by-view": [
-        ("q, k, v = qkv.unbind(0)",
-         "q, k, v = (t.reshape(B, self.num_heads, N, self.head_dim) for t in self.qkv(x).chunk(3, dim=-1))"),
+        (
+            "q, k, v = qkv.unbind(0)",
+            "q, k, v = (t.reshape(B, self.num_heads, N, self.head_dim) for t in self.qkv(x).chunk(3, dim=-1))",
+        ),
     ],
     "strided-read-as-contiguous": [
         ("x = attn @ v", "v = v.transpose(1, 2).reshape(B, self.num_heads, N, self.head_dim)\n        x = attn @ v"),
@@ -97,9 +99,12 @@ FAULTS: dict[str, Edits] = {
     "scale-twice": [("attn = q @ k.transpose(-2, -1)", "attn = (q @ k.transpose(-2, -1)) * self.scale")],
     "scale-after-softmax": [(SCALE, ""), ("attn.softmax(dim=-1)", "attn.softmax(dim=-1) * self.scale")],
     "scale-other-constant": [("self.head_dim**-0.5", "num_heads**-0.5")],
-    "prefix-block-missing": [("attn = attn.softmax(dim=-1)",
-                              "attn = attn.masked_fill(attn.new_ones(N, N).triu(1).bool(), -1e9)\n"
-                              "        attn = attn.softmax(dim=-1)")],
+    "prefix-block-missing": [
+        (
+            "attn = attn.softmax(dim=-1)",
+            "attn = attn.masked_fill(attn.new_ones(N, N).triu(1).bool(), -1e9)\n        attn = attn.softmax(dim=-1)",
+        )
+    ],
     "softmax-over-queries": [("softmax(dim=-1)", "softmax(dim=-2)")],
     "softmax-over-heads-or-batch": [("softmax(dim=-1)", "softmax(dim=1)")],
     "softmax-low-precision": [("attn.softmax(dim=-1)", "attn.half().softmax(dim=-1).type_as(v)")],
@@ -128,8 +133,10 @@ RIGHT_VARIANTS: dict[str, Edits] = {
     "scale on the scores": [(SCALE, ""), ("q @ k.transpose(-2, -1)", "(q @ k.transpose(-2, -1)) * self.scale")],
     "fourth root on both": [(SCALE, "        q, k = q * self.scale**0.5, k * self.scale**0.5\n")],
     "chunk": [
-        ("q, k, v = qkv.unbind(0)",
-         "q, k, v = (t.reshape(B, N, self.num_heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))"),
+        (
+            "q, k, v = qkv.unbind(0)",
+            "q, k, v = (t.reshape(B, N, self.num_heads, -1).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))",
+        ),
     ],
     "fused": [
         (SCALE, ""),
