@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -9,7 +11,8 @@ from hypothesis import example, given, settings
 from drawn import Call, drawn_calls, drawn_specs
 from qkv.masks import Causal, Everything, SlidingWindow
 from qkv.oracle import Inputs, run_stages
-from qkv.oracle.one_token import all_tokens, one_token
+from qkv.oracle.one_token import alibi_slope, all_tokens, one_token, turned
+from qkv.positions import Alibi, Rope, RopeScaling, rotate
 from qkv.spec import AttentionSpec
 
 
@@ -51,3 +54,35 @@ def test_a_bias_of_minus_infinity_hides_a_key() -> None:
     for way in (lambda given: run_stages(spec, given).output, lambda given: all_tokens(spec, given)):
         expected = way(inputs.but(may_attend=np.isfinite(hides)))
         np.testing.assert_allclose(way(inputs.but(bias=hides)), expected, atol=1e-15)
+
+
+SCALINGS = [
+    None,
+    RopeScaling("linear", 3.5),
+    *(RopeScaling("llama3", 3.5, length, 0.5, fast) for length in (8, 64, 1000) for fast in (4.0, 9.0)),
+    *(
+        RopeScaling("yarn", factor, length, beta_fast=fast, beta_slow=slow, truncate=truncate)
+        for factor, length, fast, slow, truncate in product(
+            (3.5, 0.8), (8, 64, 1000), (32.0, 3.0), (1.0, 0.3), (True, False)
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("pairing", ["halves", "adjacent"])
+def test_a_vector_turns_alike_by_products_of_complex_numbers_and_by_sines(pairing: str) -> None:
+    """All scalings, all parts of their ramps; a score alone could hide a slow pair."""
+    vector, at = np.random.default_rng(0).normal(size=20), 11
+    for scaling, dims in product(SCALINGS, (None, 14)):
+        rope = Rope(pairing, 500.0, dims, scaling)
+        frequencies = np.array(rope.frequencies(len(vector)))
+        expected = rotate(vector, np.array(at), frequencies, rope.pairing, rope.attention_factor)
+        np.testing.assert_allclose(
+            turned(vector.tolist(), at, rope), expected, rtol=1e-13, atol=1e-13, err_msg=str(rope)
+        )
+
+
+def test_alibi_slopes_for_any_number_of_heads() -> None:
+    for num_heads in range(1, 70):
+        slopes = [alibi_slope(head, num_heads) for head in range(num_heads)]
+        assert slopes == pytest.approx(Alibi().slopes_for(num_heads), rel=1e-15)
