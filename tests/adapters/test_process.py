@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import numpy as np
 import psutil
 import pytest
 
 from qkv.adapters.messages import Call, Config, Reply
-from qkv.adapters.process import HostProcess
+from qkv.adapters.process import MEMORY_LIMIT, HostProcess
 from qkv.errors import CandidateError
 
 FILES = Path(__file__).parent / "files"
@@ -33,9 +32,10 @@ def host() -> Iterator[HostProcess]:
         yield host
 
 
-def failure(name: str, **limits: Any) -> CandidateError:
-    with HostProcess(**limits) as host:
+def failure(name: str, *, time_limit: float | None = None, memory_limit: int = MEMORY_LIMIT) -> CandidateError:
+    with HostProcess(memory_limit=memory_limit) as host:
         host.open(f"{MISBEHAVING}:{name}")
+        host.time_limit = time_limit
         with pytest.raises(CandidateError) as caught:
             host.call(Call([X]))
     return caught.value
@@ -221,13 +221,22 @@ def test_nothing_stays_behind() -> None:
         host.call(Call([X]))
         host.open(f"{MISBEHAVING}:leaves_a_child")
         grandchild = int(host.call(Call([X])).printed)
-        (child,) = psutil.Process().children()
+        child = host._child._process.pid
         assert is_running(grandchild)
-    assert not psutil.pid_exists(child.pid)
+    assert not psutil.pid_exists(child)
     deadline = time.monotonic() + 2
     while is_running(grandchild) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not is_running(grandchild)
+
+
+@posix
+def test_a_runaway_that_holds_our_pipes_does_not_hold_us() -> None:
+    with HostProcess() as host:
+        host.open(f"{MISBEHAVING}:runs_away")
+        host.call(Call([X]))
+        started = time.monotonic()
+    assert time.monotonic() - started < 3
 
 
 PARENT = """
@@ -236,8 +245,9 @@ PARENT = """
     from qkv.adapters import process
     import numpy as np
     process.PATIENCE = 0.5
-    with process.HostProcess(time_limit={limit}) as host:
+    with process.HostProcess() as host:
         host.open({target!r})
+        host.time_limit = {limit}
         print(host._child._process.pid, flush=True)
         host.call(Call([np.ones(3)]))
 """

@@ -42,12 +42,13 @@ class HostProcess:
     After a failure that ended the child (a crash, a time or memory limit) only `open` works: it starts a new one.
 
     Args:
-        time_limit: seconds that any request may take; None means 60 for loading and building and 20 for a call.
+        time_limit: seconds that any request may take; None means 60 for loading and building and 20 for a call. It
+            may be changed between requests.
         memory_limit: bytes that the child may have; 0 means no limit.
     """
 
     def __init__(self, *, time_limit: float | None = None, memory_limit: int = MEMORY_LIMIT) -> None:
-        self._time_limit = time_limit
+        self.time_limit = time_limit
         self._memory_limit = memory_limit
         self._child: _Child | None = None
         self._opening: str | None = None
@@ -117,8 +118,8 @@ class HostProcess:
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        if self._time_limit is not None:
-            return self._time_limit
+        if self.time_limit is not None:
+            return self.time_limit
         return OPEN_LIMIT if name in ("open", "build") else CALL_LIMIT
 
     def _send(self, name: str, *arguments: Any) -> None:
@@ -253,11 +254,13 @@ class _Child:
         """Nothing; ends the process with all it started, and closes the pipes."""
         _kill_group(self._process)
         self._requests.put(None)
-        for thread in self._threads:
-            thread.join(1.0)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.close()  # type: ignore[union-attr]
+        streams: list[list[Any]] = [[self._process.stdin, self._process.stdout], [self._process.stderr]]
+        for thread, read in zip(self._threads, streams, strict=True):
+            thread.join(0.5)
+            # Where a runaway of the candidate still holds the other end, its thread still reads: closing would wait.
+            for stream in read if not thread.is_alive() else ():
+                with contextlib.suppress(OSError, ValueError):
+                    stream.close()
         self._finish.detach()
 
     def _exchange(self) -> None:

@@ -21,7 +21,7 @@ def to_torch(array: Array, dtype: DType, device: Any = "cpu", *, strided: bool =
 
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
-    tensor = torch.from_numpy(_spread(np.array(array), strided))
+    tensor = torch.from_numpy(_spread(np.array(array, order="C"), strided))
     return tensor.to(device=device, dtype=getattr(torch, dtype) if array.dtype.kind == "f" else None)
 
 
@@ -33,7 +33,7 @@ def to_numpy(array: Array, dtype: DType, *, strided: bool = False) -> Array:
     """
     if dtype == "bfloat16":
         raise CandidateError("NumPy has no bfloat16", hint="use float64, float32 or float16")
-    return _spread(np.array(array, dtype=dtype if array.dtype.kind == "f" else None), strided)
+    return _spread(np.array(array, dtype=dtype if array.dtype.kind == "f" else None, order="C"), strided)
 
 
 def _spread(array: Array, strided: bool) -> Array:

@@ -98,6 +98,14 @@ def forks(x):
     return x
 
 
+def runs_away(x):
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(5)
+        os._exit(0)
+    return x
+
+
 def leaves_a_child(x):
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(process.pid)
