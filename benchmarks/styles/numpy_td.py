@@ -15,7 +15,7 @@ def softmax(z, axis=-1):
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
-def causal_self_attention(q, k, V):
+def causal_self_attention(Q, K, V):
     """Q, K: (T, d), V: (T, d_v). Token t may look at the tokens 0 .. t."""
     T, d = Q.shape
     S = Q @ K.T / np.sqrt(d)
@@ -28,7 +28,7 @@ def causal_self_attention(q, k, V):
 if __name__ == "__main__":
     rng = np.random.default_rng(0)
     Q, K, V = (rng.normal(size=(4, 3)) for _ in range(3))
-    print(causal_self_attention(q, k, V).round(3))
+    print(causal_self_attention(Q, K, V).round(3))
 '''
 
 NAME: str | None = "causal_self_attention"
