@@ -15,12 +15,13 @@ from qkv.adapters.calling import Caller
 from qkv.adapters.construction import Construction
 from qkv.adapters.host import Host
 from qkv.adapters.messages import Facts, Hosting
-from qkv.adapters.opening import Conventions, built, kind_of, readings
+from qkv.adapters.opening import Conventions, constructions, kind_of, readings
 from qkv.adapters.process import HostProcess
 from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
 from qkv.inference import Intention, intention_from, intentions
+from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Disagreement, NamedFault, ProbeResult, Report, RowPair, Strength, Verdict
 from qkv.report.example import example_of
 from qkv.settling import Trial, settle
@@ -121,52 +122,59 @@ def _judged(host: Hosting, request: Request) -> Report:
     try:
         facts = host.open(str(request.target) if isinstance(request.target, Path) else request.target)
         words = _words(facts)
-        facts, ready = _prepared(host, facts, request)
-        trials = settle(_trials(host, facts, ready, request))
+        trials = _settled(host, facts, request)
         trial, diagnosis = _decided(trials)
     except CandidateError as error:
         return _failed(request, words, error)
     return _report(request, facts, trial, diagnosis)
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """A candidate that can be called, and how it came to be.
+def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
+    """The readings to judge, under the first construction of the candidate that can be called.
 
-    Attributes:
-        construction: the arguments it was built with; None where it came built.
-        intentions: what it may be meant to compute.
+    Raises:
+        CandidateError: it can't be built or called in any way; the error is that of the first.
     """
-
-    construction: Construction | None
-    intentions: Sequence[Intention]
-
-
-def _prepared(host: Hosting, facts: Facts, request: Request) -> tuple[Facts, _Ready]:
     said = intention_from(request.given, request.whole_spec)
-    first = intentions(facts, said)[0]
-    facts, construction = built(host, facts, first.spec, request.conventions, said.stated)
-    if construction is not None:
-        implied = {name: value for name, value in construction.implied.items() if name not in request.given}
-        if implied and not request.whole_spec:
-            said = intention_from({**request.given, **implied}, whole=False)
-            said = Intention(said.spec, said.stated, tuple(construction.assumptions))
-        elif construction.assumptions:
-            said = Intention(said.spec, said.stated, tuple(construction.assumptions))
-    return facts, _Ready(construction, intentions(facts, said))
+    spec = intentions(facts, said)[0].spec
+    first_error: CandidateError | None = None
+    for construction in constructions(facts, spec, request.conventions, said.stated):
+        try:
+            ready = facts if construction is None else host.build(construction.kwargs)
+            meant = intentions(ready, _with_implied(said, construction, request))
+            return settle(_trials(host, ready, construction, meant, request))
+        except CandidateError as error:
+            first_error = first_error or error
+            if error.fatal:
+                break
+    assert first_error is not None
+    raise first_error
 
 
-def _trials(host: Hosting, facts: Facts, ready: _Ready, request: Request) -> Iterator[Trial]:
+def _with_implied(said: Intention, construction: Construction | None, request: Request) -> Intention:
+    """What was said, with what the constructor's arguments settle."""
+    if construction is None:
+        return said
+    implied = {name: value for name, value in construction.implied.items() if name not in request.given}
+    if implied and not request.whole_spec:
+        said = intention_from({**request.given, **implied}, whole=False)
+    return Intention(said.spec, said.stated, tuple(construction.assumptions))
+
+
+def _trials(
+    host: Hosting, facts: Facts, construction: Construction | None, meant: Sequence[Intention], request: Request
+) -> Iterator[Trial]:
     caller = Caller(host, facts.framework)
     errors = []
-    for intention in ready.intentions:
+    for intention in meant:
         try:
-            stated = intention.stated
-            for reading in readings(caller, facts, ready.construction, intention.spec, request.conventions, stated):
+            for reading in readings(
+                caller, facts, construction, intention.spec, request.conventions, intention.stated
+            ):
                 yield Trial(reading, intention, request.seed, request.judge_empty_rows)
         except CandidateError as error:
             errors.append(error)
-    if len(errors) == len(ready.intentions):
+    if len(errors) == len(meant):
         raise errors[0]
 
 
@@ -180,10 +188,18 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
         for trial in islice(trials, MOST_DIAGNOSED if not pairs else 2):
             trial.run(quick=False)
             _unless_gone(trial)
+            if differs_from_run_to_run(trial):
+                return trial, Diagnosis(_dropout(right_on_average(trial)))
             diagnosis = diagnose(trial.observations, pairs=pairs)
             if trial.right or diagnosis.best is not None:
                 return trial, diagnosis
     return trials[0], Diagnosis()
+
+
+def _dropout(right_on_average: bool) -> Explanation:
+    mean = "is right" if right_on_average else "is not right either: mend this first, then check again"
+    note = f"two runs on the same input differ; the mean of {RUNS} runs {mean}"
+    return Explanation((Variant(CATALOGUE["dropout-in-eval"], {}, note),), 0.0)
 
 
 def _unless_gone(trial: Trial) -> None:

@@ -6,7 +6,7 @@ reproduces it must reproduce all the others too, the ones that passed included. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -74,11 +74,12 @@ class Explanation:
         return tuple(variant.fault.id for variant in self.variants)
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        """Order among explanations that reproduce equally well: few faults before many, common before rare."""
+    def rank(self) -> tuple[int, bool, int, int]:
+        """Order among explanations that reproduce equally well: few faults, particular ones, common ones first."""
         order = list(CATALOGUE)
         return (
             len(self.variants),
+            any(variant.fault.general for variant in self.variants),
             -min(variant.fault.commonness for variant in self.variants),
             sum(order.index(variant.fault.id) for variant in self.variants),
         )
@@ -112,12 +113,16 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
     with np.errstate(all="ignore"):
-        searches = [_singles(screen), _families(screen, failing), _fits(screen, others)]
-        searches += [_pairs(screen)] if pairs else []
-        for search in searches:
+        for search in (_singles(screen), _families(screen)):
             found = _verified(search, screen, others)
             if found:
                 return _ranked(found)
+        rounding = _rounding(observations)
+        if rounding is not None:
+            return Diagnosis(rounding)
+        found = _verified(_pairs(screen), screen, others) if pairs else []
+        if found:
+            return _ranked(found)
     return Diagnosis()
 
 
@@ -142,13 +147,14 @@ def _singles(screen: Observation) -> Iterator[tuple[Variant, ...]]:
 def _verified(
     search: Iterable[tuple[Variant, ...]], screen: Observation, others: Sequence[Observation]
 ) -> list[Explanation]:
+    """The explanations that reproduce every probe; where a fault can't be made, the candidate must be right."""
     found = []
     for variants in search:
         replacements = {stage: new for variant in variants for stage, new in variant.replacements.items()}
         errors = []
         for observation in (screen, *others):
-            given = twin(observation.expected.run, replacements)
-            error = None if given is None else observation.reproduced_by(given.output)
+            given = twin(observation.expected.run, replacements) or observation.expected.run
+            error = observation.reproduced_by(given.output)
             if error is None:
                 break
             errors.append(error)
@@ -165,15 +171,18 @@ def _ranked(found: list[Explanation]) -> Diagnosis:
     return Diagnosis(one_each[0], tuple(one_each[1:]))
 
 
-def _families(screen: Observation, failing: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
+def _families(screen: Observation) -> Iterator[tuple[Variant, ...]]:
     run = screen.expected.run
     for fault in CATALOGUE.values():
         if fault.family is None or fault.absent(run.spec, run.inputs):
             continue
         value = estimate(fault.family, screen)
-        if value is not None:
+        if value is not None and abs(value) > SMALLEST:
             note = fault.family.note(run.spec, run.inputs, value)
             yield (Variant(fault, fault.family.replacements(value), note),)
+
+
+Residual = Callable[[float], Floats | None]
 
 
 def estimate(family: Family, observation: Observation) -> float | None:
@@ -201,9 +210,7 @@ def estimate(family: Family, observation: Observation) -> float | None:
     return None
 
 
-def _refined(residual: object, value: float) -> float:
-    error_at = residual
-    assert callable(error_at)
+def _refined(error_at: Residual, value: float) -> float:
     for _ in range(30):
         here = error_at(value)
         step = 1e-6 * max(abs(value), 1e-3)
@@ -221,8 +228,7 @@ def _refined(residual: object, value: float) -> float:
     return value
 
 
-def _damped(error_at: object, value: float, move: float, before: float) -> tuple[float, float]:
-    assert callable(error_at)
+def _damped(error_at: Residual, value: float, move: float, before: float) -> tuple[float, float]:
     for _ in range(8):
         error = error_at(value + move)
         if error is not None and float(np.sum(error**2)) <= before:
@@ -231,8 +237,35 @@ def _damped(error_at: object, value: float, move: float, before: float) -> tuple
     return value, 0.0
 
 
-def _fits(screen: Observation, others: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
-    return iter(())
+SMALLEST = 1e-9
+"""Estimates nearer to zero than this say that the number isn't there at all, which is another fault."""
+
+NEARLY = 0.5
+"""A fault that only rounds explains a candidate if it leaves less than this share of its error, on every probe."""
+
+
+def _rounding(observations: Sequence[Observation]) -> Explanation | None:
+    """The fault of precision that comes nearest to the candidate; None where none explains most of its error."""
+    run = observations[0].expected.run
+    best: tuple[float, Variant] | None = None
+    for fault in CATALOGUE.values():
+        for variant in fault.variants(run.spec) if fault.rounds else ():
+            left = max((_share_left(o, variant) for o in observations if not o.comparison.agrees), default=1.0)
+            if left < NEARLY and (best is None or left < best[0]):
+                best = (left, variant)
+    return None if best is None else Explanation((best[1],), best[0])
+
+
+def _share_left(observation: Observation, variant: Variant) -> float:
+    given = twin(observation.expected.run, variant.replacements)
+    if given is None:
+        return 1.0
+    got, right = observation.comparison.got, observation.expected.rows
+    judged = observation.expected.judged[..., None]
+    off = float(np.sum(np.where(judged, (got - right) ** 2, 0.0)))
+    left = float(np.sum(np.where(judged, (got - given.output.reshape(got.shape)) ** 2, 0.0)))
+    small = off <= (0.1 * float(np.abs(right).max())) ** 2 * got.size
+    return left**0.5 / off**0.5 if off > 0 and small else 1.0
 
 
 def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:

@@ -128,9 +128,17 @@ def causal_evidence(facts: Facts) -> str | None:
 
 
 def _corner(facts: Facts, said: Intention) -> Iterator[Intention]:
+    if "query_offset" in said.stated or facts.what != "function" or not said.spec.masks(Causal):
+        yield said
+        return
+    corner = re.search(r"(bottom|top|lower|upper).?(right|left)", f"{facts.doc} {facts.source}", re.IGNORECASE)
+    if corner:
+        where = "top_left" if corner.group(2).lower() == "left" else "bottom_right"
+        yield said.assuming(f"its first query is aligned {where}, from {corner.group(0)!r}", query_offset=where)
+        return
     yield said
     decodes = re.search(r"cache|decode|past", f"{facts.name} {' '.join(a.name for a in facts.call)}", re.IGNORECASE)
-    if "query_offset" not in said.stated and facts.what == "function" and said.spec.masks(Causal) and not decodes:
+    if not decodes:
         why = "query 0 stands at position 0 (top left), whatever the number of keys"
         yield said.assuming(why, query_offset="top_left")
 

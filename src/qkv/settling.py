@@ -40,7 +40,7 @@ class Reading(Protocol):
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
 
-    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+    def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs."""
 
 
@@ -100,7 +100,7 @@ class Trial:
         Raises:
             CandidateError: the candidate fails on it.
         """
-        outcome = self.reading.observe(probe.inputs, strided=probe.strided, seed=probe.seed)
+        outcome = self.reading.observe(probe.inputs, seed=probe.seed)
         self.changed |= set(outcome.changed)
         self.printed = outcome.printed or self.printed
         self.dtype = outcome.dtype

@@ -35,9 +35,9 @@ def smallest(trial: Trial, diagnosis: Diagnosis) -> Observation | None:
 def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
     if diagnosis.best is None:
         return True
-    replacements = {
-        stage: new for variant in diagnosis.best.variants for stage, new in variant.replacements.items()
-    }
+    replacements = {stage: new for variant in diagnosis.best.variants for stage, new in variant.replacements.items()}
+    if not replacements:
+        return True
     with np.errstate(all="ignore"):
         given = twin(observation.expected.run, replacements)
     return given is not None and observation.reproduced_by(given.output) is not None

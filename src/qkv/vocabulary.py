@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import total_ordering
 from typing import Literal
 
 
-@total_ordering
 class Stage(StrEnum):
     """One step of attention. The members stand in the order data takes, and compare in that order."""
 
@@ -30,10 +28,17 @@ class Stage(StrEnum):
         """Place of the stage in the row of stages, from 0."""
         return _ORDER[self]
 
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, Stage):
-            return NotImplemented
-        return self.order < other.order
+    def __lt__(self, other: str) -> bool:
+        return self.order < Stage(other).order
+
+    def __le__(self, other: str) -> bool:
+        return self.order <= Stage(other).order
+
+    def __gt__(self, other: str) -> bool:
+        return self.order > Stage(other).order
+
+    def __ge__(self, other: str) -> bool:
+        return self.order >= Stage(other).order
 
 
 _ORDER = {stage: place for place, stage in enumerate(Stage)}

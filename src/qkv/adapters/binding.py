@@ -12,7 +12,7 @@ from qkv.adapters.abilities import Extra
 from qkv.adapters.messages import Argument
 from qkv.adapters.names import call_role_of
 from qkv.errors import CandidateError
-from qkv.masks import Causal, SlidingWindow
+from qkv.masks import Causal, Everything, SlidingWindow
 from qkv.oracle import Inputs
 from qkv.oracle.run import Run
 from qkv.oracle.stages import allowed
@@ -156,7 +156,8 @@ def extras(
     def masked() -> Any:
         may_attend = _handed(signature, spec, inputs)
         argument = signature.roles["mask"]
-        if may_attend.all() and not argument.required:
+        nothing_hidden = spec.mask == Everything() and inputs.may_attend is None and inputs.is_token is None
+        if nothing_hidden and not argument.required:
             return LEAVE
         return form.written(may_attend)
 
@@ -179,8 +180,8 @@ def extras(
         "bias": lambda: LEAVE if inputs.bias is None else inputs.bias,
         "causal": lambda: spec.masks(Causal),
         "scale": lambda: spec.scale if spec.scale is not None else _required(signature, "scale", spec.head_dim),
-        "dropout": lambda: 0.0,
-        "training": lambda: False,
+        "dropout": lambda: 0.0 if signature.roles["dropout"].required else LEAVE,
+        "training": lambda: False if signature.roles["training"].required else LEAVE,
         "window": lambda: _window(signature, spec),
         "softcap": lambda: LEAVE if spec.softcap is None else spec.softcap,
         "sinks": lambda: LEAVE if inputs.sinks is None else inputs.sinks,

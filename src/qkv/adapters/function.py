@@ -67,7 +67,7 @@ class FunctionReading:
             said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
         return said
 
-    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+    def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs.
 
         Raises:
@@ -81,7 +81,7 @@ class FunctionReading:
             return to_layout(tensors[role], self.layout) if role in tensors else give(role)
 
         args, kwargs = self.signature.bound(giver)
-        reply, dtype = self.caller.call(args, kwargs, strided=strided, seed=seed)
+        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         sizes = (inputs.batch, self.spec.num_heads, inputs.lengths[0], inputs.value.shape[-1])  # type: ignore[union-attr]
         wanted = {"B": sizes[0], "H": sizes[1], "T": sizes[2], "D": sizes[3]}
         output = found(
@@ -143,7 +143,9 @@ def _layouts(facts: Facts, spec: AttentionSpec) -> list[Layout]:
 
 def _broadcasts(form: MaskForm, layout: Layout) -> bool:
     """Whether a mask of this form can be added to the scores of this layout."""
-    return form.axes == 2 or (form.axes == 4 and "B" in layout and "H" in layout) or (form.axes == 3 and layout == "BTD")
+    return (
+        form.axes == 2 or (form.axes == 4 and "B" in layout and "H" in layout) or (form.axes == 3 and layout == "BTD")
+    )
 
 
 def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[MaskForm]:
@@ -175,5 +177,3 @@ def source_meaning(source: str) -> MaskMeaning | None:
 
 def _spelled(layout: Layout) -> str:
     return ", ".join({"B": "batch", "H": "head", "T": "token", "D": "dim"}[axis] for axis in layout)
-
-

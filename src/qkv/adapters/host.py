@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import random
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from qkv.adapters.configs import build_config
-from qkv.adapters.facts import arguments_of, facts_of, is_plain_function
+from qkv.adapters.facts import facts_of
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
 from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply
-from qkv.adapters.parts import is_module
+from qkv.adapters.signatures import arguments_of, is_plain_function
+from qkv.adapters.surroundings import captured, mode, seeded
 from qkv.adapters.tracebacks import raised
 from qkv.adapters.values import convert, describe, flatten, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
-
-PRINTED = 2000
-"""How many characters of what a candidate prints are kept: the last ones."""
 
 
 class Host:
@@ -58,13 +51,13 @@ class Host:
             self._module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
             name = getattr(target, "__name__", type(target).__name__)
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
-        with self._watched(f"importing {target}"), _captured():
+        with self._watched(f"importing {target}"), captured():
             loaded = load(target)
         self._module = loaded.module
         self._file = getattr(loaded.module, "__file__", None) or ""
         value = loaded.value
         if is_factory(value):
-            with self._watched(f"calling {loaded.name}()"), _captured(), _seeded(0):
+            with self._watched(f"calling {loaded.name}()"), captured(), seeded(0):
                 value = value()
             if not callable(value) and not hasattr(value, "forward"):
                 raise CandidateError(
@@ -85,7 +78,7 @@ class Host:
         facts = self._opened()
         if self._class is None:
             raise CandidateError(f"{facts.name} is no class, so it takes no arguments to be built with")
-        with self._watched(f"building {facts.class_name}"), _captured(), _seeded(0):
+        with self._watched(f"building {facts.class_name}"), captured(), seeded(0):
             given = {name: self._argument(value) for name, value in kwargs.items()}
             built = self._class(**given)
         return self._take(built, facts.name, facts.file, facts.members)
@@ -110,7 +103,12 @@ class Host:
         """
         holder, facts = self._held(), self._opened()
         framework = call.framework or facts.framework
-        with self._watched(f"calling {facts.name}"), _captured() as printed, _seeded(call.seed), _mode(call, framework):
+        with (
+            self._watched(f"calling {facts.name}"),
+            captured() as printed,
+            seeded(call.seed),
+            mode(call.dtype, framework),
+        ):
             with holder.ready(call.dtype) as candidate:
                 arrays = _Arrays(call, framework, holder.device)
                 args = convert(tuple(call.args), arrays.make)
@@ -201,106 +199,10 @@ class _Arrays:
 
 def is_factory(value: Any) -> bool:
     """Whether a candidate is a function without arguments: it makes the attention, since it can take no inputs."""
-    if not is_plain_function(value) or is_module(value):
+    if not is_plain_function(value):
         return False
     return (
         callable(value)
         and hasattr(value, "__code__")
         and not any(one.required or one.kind in ("args", "kwargs") for one in arguments_of(value))
     )
-
-
-class _Tail(io.BufferedIOBase):
-    """A stream that keeps the end of what is written to it."""
-
-    name = "<printed>"
-
-    def __init__(self) -> None:
-        self._kept = bytearray()
-
-    def writable(self) -> bool:
-        """True."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """How many bytes were taken: all."""
-        size = memoryview(data).nbytes
-        self._kept += bytes(data)[-4 * PRINTED :]
-        del self._kept[: -4 * PRINTED]
-        return size
-
-    def text(self) -> str:
-        """The last characters written."""
-        return self._kept.decode("utf-8", "replace")[-PRINTED:]
-
-
-class _Printed(io.TextIOWrapper):
-    """Stands in for stdout and stderr."""
-
-    def __init__(self) -> None:
-        self._tail = _Tail()
-        super().__init__(self._tail, encoding="utf-8", errors="replace", write_through=True)
-
-    def tail(self) -> str:
-        """The end of what was printed."""
-        return self._tail.text()
-
-
-@contextlib.contextmanager
-def _captured() -> Iterator[_Printed]:
-    """What the candidate prints meanwhile, warnings included."""
-    printed, keyboard = _Printed(), sys.stdin
-    # A candidate that asks for input must not wait for it.
-    sys.stdin = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
-        # Shown whatever this process does with warnings of its own; those for the candidate's author are not.
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("default", UserWarning)
-        warnings.simplefilter("default", RuntimeWarning)
-        try:
-            yield printed
-        finally:
-            sys.stdin = keyboard
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Nothing; meanwhile all random numbers follow from the seed, and afterwards they go on as if nothing had been."""
-    torch = sys.modules.get("torch")
-    ours, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 - what np.random.randn draws from
-    torchs = torch.get_rng_state() if torch else None
-    random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002
-    if torch:
-        # Not torch.manual_seed: that queues a call for every kind of device there might be, at a cost, each time.
-        torch.default_generator.manual_seed(seed)
-        if torch.cuda.is_initialized():
-            torch.cuda.manual_seed_all(seed)
-    try:
-        yield
-    finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)  # noqa: NPY002
-        if torch and torchs is not None:
-            torch.set_rng_state(torchs)
-
-
-@contextlib.contextmanager
-def _mode(call: Call, framework: Framework) -> Iterator[None]:
-    """Nothing; meanwhile torch keeps no graph, and what is made without naming a dtype is float64 if the call is."""
-    if framework != "torch":
-        yield
-        return
-    import torch  # only where the candidate needs it
-
-    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
-    # Probes are small: threads that wait for each other cost more than they do.
-    torch.set_num_threads(1)
-    if call.dtype == "float64":
-        torch.set_default_dtype(torch.float64)
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_default_dtype(dtype)
-        torch.set_num_threads(threads)

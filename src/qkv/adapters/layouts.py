@@ -79,5 +79,8 @@ def _groups(text: str) -> Sequence[list[str]]:
     lowered = text.lower()
     bracketed = [re.split(r"[\s,]+", group.strip()) for group in re.findall(r"[\[(]([\w\s,]{3,60})[\])]", lowered)]
     quoted = [group.split() for group in re.findall(r"[\"']([a-z_ ]{5,60})[\"']", lowered)]
-    letters = [list(word) for word in re.findall(r"\b(b[htns]{2}[dkec]|[ht]{2}[dkec]|bhsd|bshd|bhld|blhd|bhnd|bnhd)\b", lowered)]
+    letters = [
+        list(word)
+        for word in re.findall(r"\b(b[htns]{2}[dkec]|[ht]{2}[dkec]|bhsd|bshd|bhld|blhd|bhnd|bnhd)\b", lowered)
+    ]
     return [group for group in (*bracketed, *quoted, *letters) if 2 <= len(group) <= 4]

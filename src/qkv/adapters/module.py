@@ -88,7 +88,7 @@ class TokensReading:
             said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
         return said
 
-    def observe(self, inputs: Inputs, *, strided: bool = False, seed: int = 0) -> Outcome:
+    def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs.
 
         Raises:
@@ -106,7 +106,7 @@ class TokensReading:
             return self._laid_out(tokens[role]) if role in tokens else give(role)
 
         args, kwargs = self.signature.bound(giver)
-        reply, dtype = self.caller.call(args, kwargs, strided=strided, seed=seed)
+        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         batch, queries = inputs.batch, inputs.lengths[0]
         width = self._width()
         given_by_heads = (batch, self.spec.num_heads, queries, width // self.spec.num_heads)

@@ -8,8 +8,9 @@ from typing import Any
 
 from qkv.adapters.binding import Signature
 from qkv.adapters.calling import Caller
-from qkv.adapters.construction import Construction, Sizes, alternatives, arguments_for, default_sizes
+from qkv.adapters.construction import Construction, alternatives, arguments_for, default_sizes
 from qkv.adapters.function import FunctionReading, function_readings
+from qkv.adapters.layouts import HEADLESS
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
 from qkv.errors import CandidateError
@@ -51,32 +52,20 @@ def kind_of(facts: Facts) -> str:
     return "function of x and weights" if takes_weights else "function of query, key and value"
 
 
-def built(host: Hosting, facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]) -> tuple[
-    Facts, Construction | None
-]:  # fmt: skip
-    """The candidate ready to be called: classes are constructed, in the first way that their constructor takes.
+def constructions(
+    facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]
+) -> Iterator[Construction | None]:
+    """Every set of arguments a class may be built with, the one that hides least first; None for what is built already.
 
     Raises:
-        CandidateError: no way of constructing it works; the error is that of the first.
+        CandidateError: an argument that must be given has a name of no known role.
     """
     if facts.what != "class":
-        return facts, None
+        yield None
+        return
     sizes = default_sizes(spec, stated)
-    choices = {"given": said.init, "stated": stated, "class_name": facts.class_name}
-    first = arguments_for(facts.init, spec, sizes, **choices)  # type: ignore[arg-type]  # spelled out by the three names
-    first_error: CandidateError | None = None
-    for construction in (first, *_others(facts, spec, sizes, choices)):
-        try:
-            return host.build(construction.kwargs), construction
-        except CandidateError as error:
-            first_error = first_error or error
-            if error.fatal:
-                break
-    assert first_error is not None
-    raise first_error
-
-
-def _others(facts: Facts, spec: AttentionSpec, sizes: Sizes, choices: Mapping[str, Any]) -> Iterator[Construction]:
+    choices: dict[str, Any] = {"given": said.init, "stated": stated, "class_name": facts.class_name}
+    yield arguments_for(facts.init, spec, sizes, **choices)
     yield from alternatives(facts.init, spec, sizes, **choices)
 
 
@@ -91,16 +80,17 @@ def readings(
         yield from function_readings(
             caller,
             facts,
-            sized_for_function(spec, stated),
+            sized_for_function(spec, stated, said.layout),
             layout=said.layout,  # type: ignore[arg-type]  # the command line offers the layouts only
             mask_meaning=said.mask_meaning,
             extra=extra,
         )
     elif kind == "function of x and weights":
-        yield from weights_function_readings(
-            caller, facts, sized_for_weights(facts, spec, stated), layout=said.layout, mask_meaning=said.mask_meaning,  # type: ignore[arg-type]
-            extra=extra, seed=said.seed,
-        )  # fmt: skip
+        for square in (False, True):
+            yield from weights_function_readings(
+                caller, facts, sized_for_weights(facts, spec, stated, square), layout=said.layout,  # type: ignore[arg-type]
+                mask_meaning=said.mask_meaning, extra=extra, seed=said.seed,
+            )  # fmt: skip
     else:
         heads = construction.sizes.num_heads if construction else None
         yield from module_readings(
@@ -110,20 +100,23 @@ def readings(
         )  # fmt: skip
 
 
-def sized_for_function(spec: AttentionSpec, stated: frozenset[str]) -> AttentionSpec:
-    """The spec with a size for every axis that it leaves open, no two alike."""
-    heads = spec.num_heads if "num_heads" in stated or spec.num_heads > 1 else 6
+def sized_for_function(spec: AttentionSpec, stated: frozenset[str], layout: str | None) -> AttentionSpec:
+    """The spec with a size for every axis that it leaves open."""
+    known = "num_heads" in stated or spec.num_heads > 1 or layout in HEADLESS
+    heads = spec.num_heads if known else 6
     head_dim = spec.head_dim or 8
     return spec.but(num_heads=heads, head_dim=head_dim, value_dim=spec.value_dim or head_dim)
 
 
-def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str]) -> AttentionSpec:
-    """The same for functions of x and weights: heads only where the function takes their number."""
+def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str], square: bool) -> AttentionSpec:
+    """The same for functions of x and weights: heads only where the function takes their number.
+
+    Weights that aren't square show which way round they are used; square ones run even when that is the wrong one.
+    """
     takes_heads = Signature.of(facts.call).has("num_heads")
     heads = spec.num_heads if "num_heads" in stated or spec.num_heads > 1 else (6 if takes_heads else 1)
     head_dim = spec.head_dim or 8
-    fused = Signature.of(facts.call).has("w_qkv")
-    embed = spec.embed_dim or (heads * head_dim if fused else heads * head_dim + 8)
+    embed = spec.embed_dim or (heads * head_dim if square else heads * head_dim + 8)
     out = Signature.of(facts.call).has("w_o")
     return spec.but(num_heads=heads, head_dim=head_dim, embed_dim=embed, out_proj=out)
 

@@ -15,10 +15,24 @@ from qkv.errors import CandidateError
 MOST_RETURNED = 1000
 
 
+def imported_torch() -> Any:
+    """The torch package; called only where the candidate needs it, since importing it takes seconds.
+
+    Raises:
+        CandidateError: it is not installed.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        raise CandidateError(
+            "the candidate needs torch, which is not installed", hint="pip install 'qkv[torch]'"
+        ) from None
+    return torch
+
+
 def to_torch(array: Array, dtype: DType, device: Any = "cpu", *, strided: bool = False) -> Any:
     """A tensor of its own with these values; floating ones in the dtype, others in their kind."""
-    import torch  # only where the candidate needs it
-
+    torch = imported_torch()
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     tensor = torch.from_numpy(_spread(np.array(array, order="C"), strided))

@@ -9,8 +9,9 @@ from qkv.faults.as_if import with_empty_rows
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by, masked_as, seen_from, with_changed, without
 from qkv.faults.needs import CAUSAL, UNEQUAL_LENGTHS
-from qkv.masks import Causal, Mask, Not
+from qkv.masks import Causal, Mask, Not, SlidingWindow
 from qkv.oracle import Replacements, Run
+from qkv.oracle.stages import allowed
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -38,6 +39,12 @@ def causal_missing(spec: AttentionSpec) -> Ways:
     """``A(i)`` without ``j <= i``; window, prefix, documents and padding stay."""
     if spec.masks(Causal):
         yield masked_as(without(spec.mask, Causal))
+    if spec.masks(SlidingWindow):
+        past = with_changed(spec.mask, SlidingWindow, lambda window: Not(Causal(-window.size)))
+        yield "the window is only drawn on the past", masked_as(without(past, Causal))
+    if spec.mask == Causal():
+        everything_seen = {Stage.MASK: lambda run: hidden_by(run, run.positions().everywhere)}
+        yield "the mask is not applied at all, padding included", everything_seen
 
 
 @fault(
@@ -98,6 +105,9 @@ def causal_inverted(spec: AttentionSpec) -> Ways:
         yield from with_empty_rows(spec, hiding_itself, "j > i")
         seeing_itself = _causal_as(spec, lambda part: Not(Causal(part.ahead - 1)))
         yield from with_empty_rows(spec, seeing_itself, "j >= i")
+    if spec.mask == Causal():
+        whole = {Stage.MASK: lambda run: hidden_by(run, ~allowed(run))}
+        yield from with_empty_rows(spec, whole, "the whole mask is read the wrong way round, padding included")
 
 
 def _offsets(spec: AttentionSpec) -> dict[str, Callable[[int, int], int]]:

@@ -72,6 +72,9 @@ class Fault:
         family: ways that differ in one number.
         fit: ways read off one run of the oracle and the context or output that the candidate gave in its place.
         commonness: 3 for what people do every week, 2 as a rule, 1 for what is rare.
+        general: whether it gives way to any other fault that gives the same numbers: ``mask-not-applied`` to
+            ``causal-missing``.
+        rounds: whether it only rounds, so that a candidate is reproduced nearly and not to the last digit.
     """
 
     id: str
@@ -84,6 +87,8 @@ class Fault:
     family: Family | None = None
     fit: Callable[[Run, Array], Iterator[tuple[str, Replacements]]] | None = None
     commonness: int = 2
+    general: bool = False
+    rounds: bool = False
 
     def absent(self, spec: AttentionSpec, inputs: Inputs) -> str | None:
         """Words for the first need that does not hold; None where the fault can show."""
@@ -108,6 +113,8 @@ def fault(
     family: Family | None = None,
     fit: Callable[[Run, Array], Iterator[tuple[str, Replacements]]] | None = None,
     commonness: int = 2,
+    general: bool = False,
+    rounds: bool = False,
 ) -> Callable[[Callable[[AttentionSpec], Ways]], Fault]:
     """A decorator that enters a function yielding a fault's ways into the catalogue."""
 
@@ -117,7 +124,7 @@ def fault(
                 note, replacements = ("", way) if isinstance(way, Mapping) else way
                 yield Variant(entry, replacements, note)
 
-        entry = Fault(id, stage, title, explanation, repair, variants, tuple(needs), family, fit, commonness)
+        entry = Fault(id, stage, title, explanation, repair, variants, tuple(needs), family, fit, commonness, general, rounds)
         if id in CATALOGUE:
             raise ValueError(f"two faults are called {id!r}: in {CATALOGUE[id].variants} and {ways}")
         CATALOGUE[id] = entry

@@ -50,15 +50,21 @@ def merged_by_view(run: Run) -> Run:
     return run.but(context=read_as(run, run.context, (batch, length, count * dim)))
 
 
-def _split_back_to_front(run: Run) -> Run:
-    """``(batch, head, token, dim)`` in memory read as ``(batch, token, head, dim)`` and then transposed."""
-    changes = {}
-    for role, x in zip(ROLES, (run.query, run.key, run.value), strict=True):
-        if x.ndim != 4:
-            raise impossible("query, key and value come without heads")
-        batch, count, length, dim = x.shape
-        changes[role] = split_heads(run, read_as(run, x, (batch, length, count * dim)), count)
-    return normed_and_shared(run.but(**changes))
+def split_back_to_front(roles: Iterable[str]) -> StageFunction:
+    """The ``heads`` stage with ``(batch, head, token, dim)`` in memory read as ``(batch, token, head, dim)``."""
+    viewed = tuple(roles)
+
+    def replaced(run: Run) -> Run:
+        changes = {}
+        for role in viewed:
+            x = getattr(run, role)
+            if x.ndim != 4:
+                raise impossible("query, key and value come without heads")
+            batch, count, length, dim = x.shape
+            changes[role] = split_heads(run, read_as(run, x, (batch, length, count * dim)), count)
+        return normed_and_shared(run.but(**changes))
+
+    return replaced
 
 
 def _merged_back_to_front(run: Run) -> Run:
@@ -115,10 +121,10 @@ def heads_split_by_view(spec: AttentionSpec) -> Ways:
     )
     for note, roles in _PARTS.items():
         yield f"{note} only", {Stage.HEADS: split_by_view(roles)}
-    yield "(batch, head, token, dim) is read as (batch, token, head, dim)", {Stage.HEADS: _split_back_to_front}
+    yield "(batch, head, token, dim) is read as (batch, token, head, dim)", {Stage.HEADS: split_back_to_front(ROLES)}
     yield (
         "(batch, head, token, dim) is read as (batch, token, head, dim), and back the same way",
-        {Stage.HEADS: _split_back_to_front, Stage.MERGE: _merged_back_to_front},
+        {Stage.HEADS: split_back_to_front(ROLES), Stage.MERGE: _merged_back_to_front},
     )
     if spec.kv_heads == spec.num_heads:
         yield from _fused_views()

@@ -50,17 +50,14 @@ def _only_the_rule(run: Run) -> bool:
     ),
     repair="attn_scores = attn_scores.masked_fill(~may_attend, float('-inf'))  # masked_fill returns a new tensor",
     needs=[MASK],
+    general=True,
     commonness=3,
 )
 def mask_not_applied(spec: AttentionSpec) -> Ways:
-    """``A(i)`` = all keys, or all that one part hides. Where one part is all there is, its own name is used."""
+    """``A(i)`` = all keys, or all that one part hides."""
 
     def nothing_hidden(run: Run) -> Run:
-        parts = pieces(run)
-        unless(not parts, "nothing is masked")
-        kinds = _kinds(run)
-        alone = len(kinds) + ("padding" in parts) == 1 and "given" not in parts
-        unless(alone or _one_free(run), "leaving out that one part says the same")
+        unless(not pieces(run), "nothing is masked")
         return hidden_by(run, run.positions().everywhere)
 
     def rest_hidden(part: Part) -> Replacements:
@@ -68,21 +65,7 @@ def mask_not_applied(spec: AttentionSpec) -> Ways:
 
     yield "", {Stage.MASK: nothing_hidden}
     yield "the mask given with the call is ignored", rest_hidden("given")
-    yield "all but the padding and the given mask is ignored", {Stage.MASK: _several(rest_hidden("spec")[Stage.MASK])}
-
-
-def _one_free(run: Run) -> bool:
-    """Whether all is visible as soon as one kind of the spec's mask hides nothing, as in ``causal | prefix``."""
-    kinds = _kinds(run) - {Prefix}
-    return _only_the_rule(run) and any(without(run.spec.mask, kind) == Everything() for kind in kinds)
-
-
-def _several(stage: Callable[[Run], Run]) -> Callable[[Run], Run]:
-    def checked(run: Run) -> Run:
-        unless(len(_kinds(run)) == 1, "leaving out that one part says the same")
-        return stage(run)
-
-    return checked
+    yield "all but the padding and the given mask is ignored", rest_hidden("spec")
 
 
 @fault(
@@ -96,6 +79,7 @@ def _several(stage: Callable[[Run], Run]) -> Callable[[Run], Run]:
     ),
     repair="out = F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden)  # True = may attend",
     needs=[MASK],
+    general=True,
     commonness=3,
 )
 def mask_inverted(spec: AttentionSpec) -> Ways:
@@ -104,9 +88,6 @@ def mask_inverted(spec: AttentionSpec) -> Ways:
     def inverted(part: Part) -> Replacements:
         def turned(run: Run) -> Run:
             own, rest = split(run, part)
-            named = _kinds(run) == {Causal} and (part == "spec" or _only_the_rule(run))
-            unless(named, "causal-inverted says the same")
-            unless(part == "whole" and set(pieces(run)) == {"padding"}, "padding-wrong-side says the same")
             return hidden_by(run, ~own & rest)
 
         return {Stage.MASK: turned}
@@ -126,6 +107,7 @@ def mask_inverted(spec: AttentionSpec) -> Ways:
     ),
     repair="may_attend = key_pos[None, :] <= query_pos[:, None]  # rows are queries, columns are keys",
     needs=[MASK],
+    general=True,
     commonness=1,
 )
 def mask_transposed(spec: AttentionSpec) -> Ways:
@@ -136,8 +118,6 @@ def mask_transposed(spec: AttentionSpec) -> Ways:
             query_len, key_len = run.inputs.lengths
             unless(query_len != key_len, "a mask that is not square can't be transposed")
             own, rest = split(run, part)
-            unless(_only_the_rule(run) and Prefix not in _kinds(run), "causal-inverted says the same")
-            unless(part == "whole" and set(pieces(run)) == {"padding"}, "padding-on-queries says the same")
             return hidden_by(run, run.xp.matrix_transpose(own) & rest)
 
         return {Stage.MASK: turned}

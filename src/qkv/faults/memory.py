@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from qkv.faults.fault import Ways, fault
-from qkv.faults.heads import split_by_view
+from qkv.faults.heads import split_back_to_front, split_by_view
 from qkv.faults.needs import SEVERAL_HEADS
 from qkv.faults.replacing import chain, impossible, normed_and_shared, parameters, read_as, side_by_side
-from qkv.oracle import Run
-from qkv.oracle.stages import linear, project, split_heads
+from qkv.oracle import Run, StageFunction
+from qkv.oracle.stages import heads, linear, project, split_heads
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
+
+
+def _where_strided(stage: StageFunction) -> StageFunction:
+    """``stage`` where query, key and value are handed over strided, and the right one where they are contiguous."""
+
+    def read(run: Run) -> Run:
+        contiguous = run.inputs.query is not None and not run.inputs.strided
+        return heads(run) if contiguous else stage(run)
+
+    return read
 
 
 def _key_as_columns(run: Run) -> Run:
@@ -66,6 +76,25 @@ def strided_read_as_contiguous(spec: AttentionSpec) -> Ways:
         "the key": ("key",),
     }
     for note, roles in parts.items():
-        yield f"{note}, kept as (batch, token, head, dim)", {Stage.HEADS: split_by_view(roles)}
+        yield f"{note}, kept as (batch, token, head, dim)", {Stage.HEADS: _where_strided(split_by_view(roles))}
+        yield f"{note}, kept as (batch, head, token, dim)", {Stage.HEADS: _where_strided(split_back_to_front(roles))}
+        yield f"{note}, transposed on the way", {Stage.HEADS: split_by_view(roles)}
     yield "the key, kept as (batch, head, dim, token)", {Stage.HEADS: _key_as_columns}
     yield "query, key and value, slices of one fused array", {Stage.PROJECT: chain(project, _slices_read_on)}
+
+
+@fault(
+    "inputs-changed",
+    Stage.PROJECT,
+    title="the arguments are changed in place",
+    explanation=(
+        "The output is right, but afterwards the caller's own arrays hold other numbers: the next layer, the next call "
+        "or the backward pass reads them. It comes from in-place operations (masked_fill_, mul_, +=) on an argument or "
+        "on a view of one."
+    ),
+    repair="attn_scores = attn_scores.masked_fill(hidden, float('-inf'))  # without the underscore, or on a clone",
+    commonness=1,
+)
+def inputs_changed(spec: AttentionSpec) -> Ways:
+    """Right numbers, and arguments that no longer hold what they held. Seen by comparing them bit by bit."""
+    yield from ()

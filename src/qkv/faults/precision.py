@@ -93,6 +93,7 @@ def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
     ),
     repair="attn_weights = torch.softmax(attn_scores.float(), dim=-1).to(query.dtype)",
     commonness=2,
+    rounds=True,
 )
 def softmax_low_precision(spec: AttentionSpec) -> Ways:
     """``softmax(round(s))``, ``round(softmax(s))``, both, or rounded at every step."""

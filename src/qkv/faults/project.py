@@ -90,8 +90,8 @@ def key_value_swapped(spec: AttentionSpec) -> Ways:
     yield _made_as(key="value", value="key")
 
 
-def _unprojected(*roles: str) -> Replacements:
-    """Some of query, key and value are the tokens themselves."""
+def _unprojected(*roles: str, cut: bool = False) -> Replacements:
+    """Some of query, key and value are the tokens themselves, or their first channels."""
 
     def replaced(run: Run) -> Run:
         parameters(run)
@@ -101,6 +101,8 @@ def _unprojected(*roles: str) -> Replacements:
         source = run.inputs.x if run.inputs.source is None else run.inputs.source
         value_source = source if run.inputs.value_source is None else run.inputs.value_source
         raw = {"query": run.inputs.x, "key": source, "value": value_source}
+        if cut:
+            raw = {role: raw[role][..., : getattr(made, role).shape[-1]] for role in roles}
         return made.but(**{role: fitting(getattr(made, role), raw[role]) for role in roles})
 
     return {Stage.PROJECT: replaced}
@@ -120,6 +122,7 @@ def _unprojected(*roles: str) -> Replacements:
 def value_not_projected(spec: AttentionSpec) -> Ways:
     """``o_i = sum_j w_ij x_j``."""
     yield _unprojected("value")
+    yield "the first channels of the tokens", _unprojected("value", cut=True)
 
 
 @fault(

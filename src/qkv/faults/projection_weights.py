@@ -13,8 +13,8 @@ from qkv.vocabulary import Stage
 _NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
-def _transposed(*names: str) -> Replacements:
-    """``x @ W`` in place of ``x @ W.T`` for some projections."""
+def _transposed(*names: str, with_bias: bool = True) -> Replacements:
+    """``x @ W`` in place of ``x @ W.T`` for some projections, with their bias or without."""
 
     def turned(run: Run, right: Parameters) -> Parameters:
         changes = {}
@@ -23,7 +23,9 @@ def _transposed(*names: str) -> Replacements:
             if projection is None:
                 raise impossible(f"there is no {name}")
             weight = run.xp.permute_dims(projection.weight, (1, 0))
-            changes[name] = Linear(fitting(projection.weight, weight), projection.bias)
+            if not with_bias and projection.bias is None:
+                raise impossible(f"{name} has no bias to be left out")
+            changes[name] = Linear(fitting(projection.weight, weight), projection.bias if with_bias else None)
         return changed(right, **changes)
 
     replacements = {}
@@ -52,6 +54,7 @@ def projection_transposed(spec: AttentionSpec) -> Ways:
     """``x W`` for ``x W^T``: one projection, q, k and v together, or all four; only square ones go unnoticed."""
     for name in _NAMES:
         yield name, _transposed(name)
+        yield f"{name}, and its bias is left out", _transposed(name, with_bias=False)
     yield "q_proj, k_proj and v_proj", _transposed("q_proj", "k_proj", "v_proj")
     yield "all four projections", _transposed(*_NAMES)
 

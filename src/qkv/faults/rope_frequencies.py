@@ -186,6 +186,7 @@ def _by_table(run: Run, x: Array, cos: Array, sin: Array, rope: Rope) -> Array:
     ),
     repair="angles = positions.float()[:, None] * inv_freq.float()  # cast cos and sin last",
     needs=[ROPE],
+    rounds=True,
 )
 def rope_low_precision(spec: AttentionSpec) -> Ways:
     """``cos(round(round(pos) * round(freq)))`` in bfloat16 or float16; or only frequencies or tables rounded."""

@@ -131,7 +131,7 @@ def _with_cap(cap: float) -> Replacements:
 
 def _cap_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     right = spec.softcap or 1.0
-    names = {"1/softcap": 1 / right, "softcap squared": right**2, "2 * softcap": 2 * right, "softcap / 2": right / 2}
+    names = {"2 * softcap": 2 * right, "softcap / 2": right / 2, "1/softcap": 1 / right, "softcap squared": right**2}
     return f"the softcap is {named(abs(value), names)}"
 
 

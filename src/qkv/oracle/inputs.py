@@ -83,6 +83,8 @@ class Inputs:
         document: document number of each token, ``(batch, key_len)``.
         bias: handed over and added to the scores; broadcasts to ``(batch, head, query, key)``.
         sinks: each head's score of the sink, ``(num_heads,)``.
+        strided: whether the arrays lie in memory in another order than their axes: ``(batch, token, head, dim)``. Only
+            faults of memory look at it.
     """
 
     x: Array | None = None
@@ -97,6 +99,7 @@ class Inputs:
     document: Array | None = None
     bias: Array | None = None
     sinks: Array | None = None
+    strided: bool = False
 
     @property
     def lengths(self) -> tuple[int, int]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from qkv.oracle import Inputs
 from qkv.probes.probe import Probe, Setting, probe
 
 
@@ -18,6 +20,43 @@ def peaked(setting: Setting) -> Iterator[Probe]:
         yield Probe(f"peaked {name}", "softcap, mask fills, precision", setting.inputs(name, queries=tokens, gain=gain))
 
 
+Array = np.ndarray[Any, Any]
+
+SHIFT = -300.0
+"""What is added to every score, roughly. Softmax doesn't mind; a hidden score of -100 stands above all visible ones."""
+
+
+@probe
+def shifted(setting: Setting) -> Iterator[Probe]:
+    """All scores far below zero: a fill that was thought to be low enough shows."""
+    inputs = setting.inputs("shifted", queries=setting.longest(6))
+    if inputs.query is not None:
+        inputs = inputs.but(**_shifted_heads(setting, inputs))
+    elif inputs.source is None:
+        inputs = inputs.but(x=_shifted_tokens(setting, inputs))
+    yield Probe("shifted", "mask fills that aren't low enough", inputs)
+
+
+def _shifted_heads(setting: Setting, inputs: Inputs) -> dict[str, Array]:
+    """Query and key whose first channels alone give the shift."""
+    query, key = np.array(inputs.query), np.array(inputs.key)
+    product = SHIFT / setting.spec.scale_for(query.shape[-1])
+    query[..., 0], key[..., 0] = abs(product) ** 0.5, -(abs(product) ** 0.5)
+    return {"query": query, "key": key}
+
+
+def _shifted_tokens(setting: Setting, inputs: Inputs) -> Array:
+    """Tokens with a common part along the direction that lowers the scores most, over all heads together."""
+    parameters, spec = inputs.parameters, setting.spec
+    query = parameters.q_proj.weight.reshape(spec.num_heads, -1, inputs.x.shape[-1])
+    key = parameters.k_proj.weight.reshape(spec.kv_heads, -1, inputs.x.shape[-1])
+    key = np.repeat(key, spec.group_size, axis=0)
+    form = np.einsum("hde,hdf->ef", query, key) * spec.scale_for(query.shape[1]) / spec.num_heads
+    values, vectors = np.linalg.eigh((form + form.T) / 2)
+    length = (SHIFT / min(values[0], -1e-3)) ** 0.5
+    return inputs.x + min(length, 30.0) * vectors[:, 0]
+
+
 @probe
 def equal_values(setting: Setting) -> Iterator[Probe]:
     """Every value is one, so every context must be one, whatever the weights are (less than one with a sink)."""
@@ -27,10 +66,19 @@ def equal_values(setting: Setting) -> Iterator[Probe]:
 
 
 @probe
+def value_dim(setting: Setting) -> Iterator[Probe]:
+    """Values with more channels than query and key: a scale taken from the wrong one shows."""
+    able = setting.abilities
+    if able.free_sizes:
+        inputs = setting.inputs("value dim", queries=setting.longest(6), value_dim=able.value_dim + 2)
+        yield Probe("value-dim", "a scale taken from the value", inputs)
+
+
+@probe
 def strided(setting: Setting) -> Iterator[Probe]:
     """The ordinary numbers in another order of memory."""
     inputs = setting.inputs("strided", queries=setting.longest(6))
-    yield Probe("strided", "arrays read as if contiguous", inputs, strided=True)
+    yield Probe("strided", "arrays read as if contiguous", inputs.but(strided=True))
 
 
 @probe

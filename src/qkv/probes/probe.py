@@ -21,14 +21,12 @@ class Probe:
         name: the kind's name, with what tells this one from others of its kind.
         exposes: what it is for, in a clause.
         inputs: what is given.
-        strided: whether the arrays are handed over not contiguous.
         seed: seed of the candidate's own random numbers.
     """
 
     name: str
     exposes: str
     inputs: Inputs
-    strided: bool = False
     seed: int = 0
 
 
@@ -56,8 +54,9 @@ class Setting:
         return tokens if limit is None else min(tokens, limit)
 
     def inputs(
-        self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0, **extra: Any
-    ) -> Inputs:
+        self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0,
+        value_dim: int | None = None, **extra: Any,
+    ) -> Inputs:  # fmt: skip
         """Random inputs of these sizes. ``gain`` multiplies the scores; ``extra`` are further fields of Inputs."""
         able = self.abilities
         keys = queries if keys is None else keys
@@ -78,7 +77,7 @@ class Setting:
         return Inputs(
             query=gain * rng.normal(size=(batch, able.num_heads, queries, able.head_dim)),
             key=rng.normal(size=(batch, able.num_kv_heads, keys, able.head_dim)),
-            value=rng.normal(size=(batch, able.num_kv_heads, keys, able.value_dim)),
+            value=rng.normal(size=(batch, able.num_kv_heads, keys, value_dim or able.value_dim)),
             **extra,
         )
 

@@ -1,0 +1,183 @@
+"""Confusion table: faults x styles of writing attention. What share is detected, what share is named rightly?
+
+Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--write]``. The candidates are judged in this process,
+so that the framework is imported once; everything else is as at the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from benchmarks.styles import SAME_NUMBERS, style_name, styles, variants
+from qkv.adapters.host import Host
+from qkv.cli.check import command, request_from
+from qkv.debugger import judge
+from qkv.report import Report, Verdict
+
+TABLE = Path(__file__).parent / "confusion.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One file judged.
+
+    Attributes:
+        style: the style it is written in.
+        kind: ``right``, ``fault`` or ``pair``.
+        label: which variant of the style.
+        planted: ids of the faults planted in it.
+        verdict: the verdict.
+        named: ids of the faults named first.
+        also: ids of the faults that give the same numbers.
+        seconds: how long it took.
+        why: the reason for a ``failed``.
+    """
+
+    style: str
+    kind: str
+    label: str
+    planted: tuple[str, ...]
+    verdict: str
+    named: tuple[str, ...]
+    also: tuple[str, ...]
+    seconds: float
+    why: str
+
+    @property
+    def detected(self) -> bool:
+        """Whether a faulty file was found wrong."""
+        return self.verdict == Verdict.WRONG
+
+    @property
+    def named_rightly(self) -> bool:
+        """Whether the planted faults were named, first or as having the same numbers."""
+        named = {*self.named, *self.also}
+        return all(fault in named or any(named & same for same in SAME_NUMBERS if fault in same) for fault in self.planted)
+
+    @property
+    def missed(self) -> bool:
+        """Whether the answer is not the one it should be."""
+        return self.verdict != Verdict.RIGHT if self.kind == "right" else not (self.detected and self.named_rightly)
+
+
+def judged(path: Path, name: str | None, options: list[str]) -> Report:
+    """The report on a file, as ``qkv check`` with these options would give it."""
+    target = f"{path}:{name}" if name else str(path)
+    context = command.make_context("check", [target, *options])
+    request = request_from(target, {key: value for key, value in context.params.items() if key != "target"})
+    with contextlib.redirect_stdout(io.StringIO()):
+        return judge(request, Host())
+
+
+def rows_of(style: ModuleType, by: str, only: str = "") -> list[Row]:
+    """Every variant of a style, judged."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "spec.json"
+        spec.write_text(__import__("json").dumps(style.SPEC))
+        for place, variant in enumerate(variants(style)):
+            if only and only not in variant.label:
+                continue
+            path = Path(folder) / f"candidate_{place}.py"
+            path.write_text(variant.source)
+            options = list(style.OPTIONS) if by == "flags" else ["--spec", str(spec), *_beside_spec(style.OPTIONS)]
+            rows.append(_row(style, variant, path, options))
+    return rows
+
+
+def _row(style: ModuleType, variant: Any, path: Path, options: list[str]) -> Row:
+    started = time.perf_counter()
+    try:
+        report = judged(path, style.NAME, options)
+        verdict, why = report.verdict.value, report.why
+        named = tuple(fault.id for fault in report.faults)
+        also = tuple(fault.id for fault in report.alternatives)
+    except click.ClickException as error:
+        verdict, named, also, why = "usage", (), (), error.format_message()
+    seconds = time.perf_counter() - started
+    return Row(style_name(style), variant.kind, variant.label, variant.faults, verdict, named, also, seconds, why)
+
+
+BESIDE_SPEC = {"--layout": 1, "--init": 1, "--mask-argument": 1, "--weights": 1, "--call": 1}
+
+
+def _beside_spec(options: list[str]) -> list[str]:
+    kept: list[str] = []
+    for place, option in enumerate(options):
+        if option in BESIDE_SPEC:
+            kept += options[place : place + 2]
+    return kept
+
+
+def summary(rows: list[Row]) -> str:
+    """The shares, and every miss by name."""
+    right = [row for row in rows if row.kind == "right"]
+    lines = []
+    for kind in ("fault", "pair"):
+        faulty = [row for row in rows if row.kind == kind]
+        if faulty:
+            detected = sum(row.detected for row in faulty)
+            named = sum(row.detected and row.named_rightly for row in faulty)
+            lines.append(f"{kind}s: {len(faulty)} files, detected {detected / len(faulty):.1%}, named rightly {named / len(faulty):.1%}")
+    alarms = sum(row.verdict != Verdict.RIGHT for row in right)
+    lines.append(f"right: {len(right)} files, false alarms {alarms}")
+    lines += [
+        f"  missed: {row.style} / {row.label} -> {row.verdict} {' + '.join(row.named)}"
+        + (f" (or {', '.join(row.also)})" if row.also else "") + (f" [{row.why[:150]}]" if row.why else "")
+        for row in rows
+        if row.missed
+    ]
+    return "\n".join(lines)
+
+
+def table(rows: list[Row]) -> str:
+    """A Markdown table: one line a style, and one a fault."""
+    lines = ["| style | files | detected | named | false alarms |", "| --- | ---: | ---: | ---: | ---: |"]
+    for style in dict.fromkeys(row.style for row in rows):
+        faulty = [row for row in rows if row.style == style and row.kind != "right"]
+        alarms = sum(row.missed for row in rows if row.style == style and row.kind == "right")
+        right = sum(row.style == style and row.kind == "right" for row in rows)
+        detected, named = sum(row.detected for row in faulty), sum(not row.missed for row in faulty)
+        lines.append(f"| {style} | {len(faulty)} | {detected} | {named} | {alarms} of {right} |")
+    lines += ["", "| fault | files | detected | named |", "| --- | ---: | ---: | ---: |"]
+    counts = Counter(fault for row in rows if row.kind == "fault" for fault in row.planted)
+    for fault, count in sorted(counts.items()):
+        mine = [row for row in rows if row.kind == "fault" and fault in row.planted]
+        lines.append(f"| {fault} | {count} | {sum(r.detected for r in mine)} | {sum(not r.missed for r in mine)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("styles", nargs="*")
+    parser.add_argument("--by", choices=["flags", "spec"], default="flags")
+    parser.add_argument("--only", default="", help="variants whose label has this in it")
+    parser.add_argument("--write", action="store_true", help="write the table beside this file")
+    parser.add_argument("--verbose", action="store_true")
+    chosen = parser.parse_args()
+    rows: list[Row] = []
+    for style in styles():
+        if not chosen.styles or style_name(style) in chosen.styles:
+            rows += rows_of(style, chosen.by, chosen.only)
+            if chosen.verbose:
+                print(style_name(style), file=sys.stderr, flush=True)
+    print(summary(rows))
+    print(f"seconds a file: median {sorted(row.seconds for row in rows)[len(rows) // 2]:.2f}, most {max(row.seconds for row in rows):.2f}")
+    if chosen.write:
+        TABLE.write_text(f"# Confusion table\n\n{table(rows)}\n\n```\n{summary(rows)}\n```\n")
+
+
+if __name__ == "__main__":
+    main()
