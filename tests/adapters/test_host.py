@@ -141,10 +141,28 @@ def test_heads_that_torch_never_heard_of_are_seen(host: Host) -> None:
         ("heads", "torch"),
         ("draws", "torch"),
         ("only_operators", "torch"),
+        ("numpys_root", "torch"),
     ],
 )
 def test_the_framework_is_what_the_code_speaks_of(host: Host, name: str, framework: str) -> None:
     assert host.open(f"{FUNCTIONS}:{name}").framework == framework
+
+
+@pytest.mark.parametrize(
+    ("text", "framework"),
+    [
+        ("def attention(q, k, v):\n    return (q @ k.transpose(-2, -1)).softmax(-1) @ v\n", "torch"),
+        ("def attention(q, k, v):\n    return q @ k @ v\n", "numpy"),
+        ("def softmax(x): ...\ndef attention(q, k, v):\n    return softmax(q) @ v\n", "numpy"),
+        ("def attention(q: 'torch.Tensor', k, v):\n    return q\n", "torch"),
+        ("import numpy as np\nclass Att:\n    def __call__(self, x):\n        return np.exp(x)\n", "numpy"),
+        ("import torch\nclass Att:\n    def __call__(self, x):\n        return torch.exp(x)\n", "torch"),
+    ],
+)
+def test_the_framework_of_a_file_by_itself(host: Host, tmp_path: Path, text: str, framework: str) -> None:
+    file = tmp_path / "alone.py"
+    file.write_text(text)
+    assert host.open(str(file)).framework == framework
 
 
 # --- building ---------------------------------------------------------------------------------------------------------

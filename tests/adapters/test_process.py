@@ -166,7 +166,7 @@ def test_too_much_memory_is_an_error_with_its_line() -> None:
 def test_too_much_memory_is_seen_from_outside_too(host: HostProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     host.open(f"{MISBEHAVING}:sleeps")
     # What the child can't be forbidden (on macOS, on Windows, in shared memory) its parent watches.
-    monkeypatch.setattr("qkv.adapters.process._memory_of", lambda pid: 5 << 30)
+    monkeypatch.setattr("qkv.adapters.child.memory_of", lambda pid: 5 << 30)
     with pytest.raises(CandidateError, match="took more than 4 GiB of memory and was stopped") as caught:
         host.call(Call([X]))
     assert "raise the memory limit" in caught.value.hint

@@ -90,6 +90,10 @@ def only_operators(q, k):
     return q @ k
 
 
+def numpys_root(q, k):
+    return (q @ k / np.sqrt(q.shape[-1])).softmax(-1)
+
+
 def deep(x):
     return deep(x)
 
