@@ -1,4 +1,4 @@
-"""The child process as the parent sees it: bytes go in, bytes come out, or it has ended; nothing it does can hold us."""
+"""The child process as the parent sees it: bytes go in, and bytes come out or it has ended. It never holds us up."""
 
 from __future__ import annotations
 
