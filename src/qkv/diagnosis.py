@@ -135,6 +135,16 @@ def twin(run: Run, replacements: Replacements) -> Run | None:
         return None
 
 
+def under(variants: Sequence[Variant], run: Run) -> Run:
+    """The oracle's run under the faults. One that can't be made on these inputs changes nothing there."""
+    together = {stage: new for variant in variants for stage, new in variant.replacements.items()}
+    given = twin(run, together)
+    if given is None:
+        possible = [variant for variant in variants if twin(run, variant.replacements) is not None]
+        given = under(possible, run) if 0 < len(possible) < len(variants) else run
+    return given
+
+
 def _singles(screen: Observation) -> Iterator[tuple[Variant, ...]]:
     run = screen.expected.run
     for fault in CATALOGUE.values():
@@ -150,11 +160,9 @@ def _verified(
     """The explanations that reproduce every probe; where a fault can't be made, the candidate must be right."""
     found = []
     for variants in search:
-        replacements = {stage: new for variant in variants for stage, new in variant.replacements.items()}
         errors = []
         for observation in (screen, *others):
-            given = twin(observation.expected.run, replacements) or observation.expected.run
-            error = observation.reproduced_by(given.output)
+            error = observation.reproduced_by(under(variants, observation.expected.run).output)
             if error is None:
                 break
             errors.append(error)
@@ -271,17 +279,19 @@ def _share_left(observation: Observation, variant: Variant) -> float:
 def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
     """Pairs of faults that give the screen's numbers; one of the two may be invisible there and show on other probes."""
     run = screen.expected.run
-    seen, unseen = [], []
+    seen: list[tuple[Variant, Run]] = []
+    unseen: list[Variant] = []
     for fault in CATALOGUE.values():
         for variant in fault.variants(run.spec):
             given = twin(run, variant.replacements)
-            if given is not None:
-                visible = screen.expected.agrees(given.output) is None
-                (seen if visible else unseen).append((variant, given))
+            if given is None or screen.expected.agrees(given.output) is not None:
+                unseen.append(variant)
+            else:
+                seen.append((variant, given))
     seen.sort(key=lambda item: min(item[0].replacements))
     for place, (first, given) in enumerate(seen):
         if screen.reproduced_by(given.output) is not None:
-            yield from ((first, second) for second, _ in unseen if _apart(first, second))
+            yield from ((first, second) for second in unseen if _apart(first, second))
         for second, _ in seen[place + 1 :]:
             if _apart(first, second) and screen.reproduced_by(_both(given, run, first, second)) is not None:
                 yield (first, second)

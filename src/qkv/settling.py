@@ -85,6 +85,8 @@ class Trial:
     def run(self, *, quick: bool) -> None:
         """Runs the probes, all or the quick ones; a candidate that refuses the first is not tried further."""
         for probe in self.probes(quick):
+            if any(probe.kind == other.kind for other, _ in self.refused):
+                continue
             try:
                 self.observations.append(self.observe(probe))
             except NotApplicable:

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from qkv.adapters.abilities import Abilities
-from qkv.diagnosis import Diagnosis, Observation, twin
+from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.errors import QkvError
 from qkv.oracle import Inputs
 from qkv.probes import Probe
@@ -35,12 +35,11 @@ def smallest(trial: Trial, diagnosis: Diagnosis) -> Observation | None:
 def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
     if diagnosis.best is None:
         return True
-    replacements = {stage: new for variant in diagnosis.best.variants for stage, new in variant.replacements.items()}
-    if not replacements:
+    if not any(variant.replacements for variant in diagnosis.best.variants):
         return True
     with np.errstate(all="ignore"):
-        given = twin(observation.expected.run, replacements)
-    return given is not None and observation.reproduced_by(given.output) is not None
+        given = under(diagnosis.best.variants, observation.expected.run)
+    return observation.reproduced_by(given.output) is not None
 
 
 def _resized(trial: Trial, sizes: Abilities) -> object:

@@ -40,8 +40,9 @@ def causal_missing(spec: AttentionSpec) -> Ways:
     if spec.masks(Causal):
         yield masked_as(without(spec.mask, Causal))
     if spec.masks(SlidingWindow):
-        past = with_changed(spec.mask, SlidingWindow, lambda window: Not(Causal(-window.size)))
-        yield "the window is only drawn on the past", masked_as(without(past, Causal))
+        rest = without(spec.mask, Causal)
+        past = with_changed(rest, SlidingWindow, lambda window: Not(Causal(-window.size)))
+        yield "the window only ends the past", masked_as(past)
     if spec.mask == Causal():
         everything_seen = {Stage.MASK: lambda run: hidden_by(run, run.positions().everywhere)}
         yield "the mask is not applied at all, padding included", everything_seen

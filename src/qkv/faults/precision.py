@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from qkv.faults.as_if import quietly
 from qkv.faults.fault import Ways, fault
 from qkv.oracle import Array, Replacements, Run
-from qkv.oracle.stages import softmax
+from qkv.oracle.stages import mix, scores, softmax
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -54,28 +54,42 @@ def rounded(run: Run, x: Array, to: LowPrecision) -> Array:
     return xp.where(finite, near, x)
 
 
-def _rounding(to: LowPrecision, scores: bool, weights: bool) -> Replacements:
+def _rounding(to: LowPrecision, *, of_scores: bool, of_weights: bool) -> Replacements:
     def low(run: Run) -> Run:
-        seen = run.but(scores=rounded(run, run.scores, to)) if scores else run
+        seen = run.but(scores=rounded(run, run.scores, to)) if of_scores else run
         done = softmax(seen)
-        return run.but(weights=rounded(run, done.weights, to) if weights else done.weights)
+        return run.but(weights=rounded(run, done.weights, to) if of_weights else done.weights)
 
     return {Stage.SOFTMAX: quietly(low)}
 
 
-def _step_by_step(to: LowPrecision) -> Replacements:
+def _step_by_step(to: LowPrecision, *, scores_too: bool = True) -> Replacements:
     """Every step of softmax rounded, as kernels do that keep everything in the low precision."""
 
     def low(run: Run) -> Run:
         xp, near = run.xp, _rounder(run, to)
-        scores = near(run.scores)
-        top = xp.max(scores, axis=-1, keepdims=True)
-        shares = near(xp.exp(near(scores - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))))
+        rounded_scores = near(run.scores) if scores_too else run.scores
+        top = xp.max(rounded_scores, axis=-1, keepdims=True)
+        shares = near(xp.exp(near(rounded_scores - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))))
         total = near(xp.sum(shares, axis=-1, keepdims=True))
         weights = near(shares / xp.where(total == 0, xp.ones_like(total), total))
         return run.but(weights=xp.where(total == 0, softmax(run).weights, weights))
 
     return {Stage.SOFTMAX: quietly(low)}
+
+
+def _all_of_it(to: LowPrecision) -> Replacements:
+    """Query, key and value rounded, and weights and context on the way; sums in float32, as fused kernels do it."""
+    near = _rounder
+
+    def low_scores(run: Run) -> Run:
+        return scores(run.but(query=near(run, to)(run.query), key=near(run, to)(run.key)))
+
+    def low_mix(run: Run) -> Run:
+        mixed = mix(run.but(weights=near(run, to)(run.weights), value=near(run, to)(run.value)))
+        return mixed.but(context=near(run, to)(mixed.context))
+
+    return {Stage.SCORES: quietly(low_scores), Stage.MIX: quietly(low_mix)}
 
 
 def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
@@ -98,8 +112,10 @@ def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
 def softmax_low_precision(spec: AttentionSpec) -> Ways:
     """``softmax(round(s))``, ``round(softmax(s))``, both, or rounded at every step."""
     for to in (BFLOAT16, FLOAT16):
-        yield f"scores and weights in {to.name}", _rounding(to, scores=True, weights=True)
-        yield f"scores in {to.name}", _rounding(to, scores=True, weights=False)
-        yield f"weights in {to.name}", _rounding(to, scores=False, weights=True)
+        yield f"scores and weights in {to.name}", _rounding(to, of_scores=True, of_weights=True)
+        yield f"scores in {to.name}", _rounding(to, of_scores=True, of_weights=False)
+        yield f"weights in {to.name}", _rounding(to, of_scores=False, of_weights=True)
         if not spec.sinks:
             yield f"every step in {to.name}", _step_by_step(to)
+            yield f"every step from exp() on in {to.name}", _step_by_step(to, scores_too=False)
+        yield f"query, key and value in {to.name}, and so all of it", _all_of_it(to)

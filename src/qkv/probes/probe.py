@@ -29,6 +29,11 @@ class Probe:
     inputs: Inputs
     seed: int = 0
 
+    @property
+    def kind(self) -> str:
+        """The name of its kind alone. A candidate that refuses one probe of a kind isn't meant for that kind."""
+        return self.name.partition(" ")[0]
+
 
 @dataclass(frozen=True)
 class Setting:
