@@ -71,7 +71,7 @@ def intention_from(given: Mapping[str, Any], whole: bool) -> Intention:
 def intentions(facts: Facts, said: Intention) -> list[Intention]:
     """Every intention that fits what the candidate says of itself, the likeliest first."""
     found = [said]
-    for rule in (_sizes, _mask, _corner, _rope, _alibi, _softcap, _sinks, _qk_norm):
+    for rule in (_sizes, _mask, _corner, _rope, _alibi, _signed_alibi, _softcap, _sinks, _qk_norm):
         found = [further for intention in found for further in rule(facts, intention)]
     return found
 
@@ -169,6 +169,14 @@ def _alibi(facts: Facts, said: Intention) -> Iterator[Intention]:
         yield said.assuming("alibi, from its source", alibi=Alibi())
     else:
         yield said
+
+
+def _signed_alibi(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Under a causal mask the two forms of alibi are the same, until the mask is at fault."""
+    yield said
+    alibi = said.spec.alibi
+    if alibi is not None and not alibi.signed and said.spec.masks(Causal):
+        yield replace(said, spec=said.spec.but(alibi=replace(alibi, signed=True)))
 
 
 def _softcap(facts: Facts, said: Intention) -> Iterator[Intention]:

@@ -55,6 +55,7 @@ class Trial:
         judge_empty_rows: whether the user said what an empty row gets.
         observations: the probes that ran.
         refused: name and error of the probes that the candidate could not be called with.
+        unsaid: how many probes could not be put into its arguments.
         changed: arguments that it changed in place.
         printed: the end of what it printed.
         dtype: the coarsest precision it answered in.
@@ -66,6 +67,7 @@ class Trial:
     judge_empty_rows: bool
     observations: list[Observation] = field(default_factory=list)
     refused: list[tuple[Probe, CandidateError]] = field(default_factory=list)
+    unsaid: int = 0
     changed: set[str] = field(default_factory=set)
     printed: str = ""
     dtype: str = "float64"
@@ -90,7 +92,7 @@ class Trial:
             try:
                 self.observations.append(self.observe(probe))
             except NotApplicable:
-                continue
+                self.unsaid += 1
             except CandidateError as error:
                 self.refused.append((probe, error))
                 if not self.observations or error.fatal:
@@ -122,9 +124,9 @@ class Trial:
         return bool(self.observations) and self.agreeing == len(self.observations)
 
     @property
-    def nearness(self) -> tuple[float, int]:
-        """Order among readings that aren't right: the share of probes that agree, then fewer refusals."""
-        return self.agreeing / max(len(self.observations), 1), -len(self.refused)
+    def nearness(self) -> tuple[int, int, float]:
+        """Order among readings: fewer refusals, fewer probes that can't be said, then the share of probes that agree."""
+        return -len(self.refused), -self.unsaid, self.agreeing / max(len(self.observations), 1)
 
 
 MOST_READINGS = 60
@@ -142,7 +144,7 @@ def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
         if count >= MOST_READINGS:
             break
         trial.run(quick=True)
-        if trial.right and not trial.refused:
+        if trial.right and not trial.refused and not trial.unsaid:
             return [trial]
         if trial.observations:
             tried.append(trial)
@@ -152,4 +154,5 @@ def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
                 break
     if not tried:
         raise first_error or CandidateError("no probe could be run", hint="say more of the candidate: see qkv check --help")
-    return sorted(tried, key=lambda trial: trial.nearness, reverse=True)
+    fewest = min(len(trial.refused) for trial in tried)
+    return sorted((t for t in tried if len(t.refused) == fewest), key=lambda trial: trial.nearness, reverse=True)

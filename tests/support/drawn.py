@@ -124,7 +124,7 @@ def drawn_specs(draw: st.DrawFn) -> AttentionSpec:
     head_dim = draw(st.sampled_from([None, HEAD_DIM, 9, 10]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     with _random_state_kept():
-        alibis = [None, Alibi(), Alibi(tuple(rng.uniform(0.05, 1, num_heads).tolist()))]
+        alibis = [None, Alibi(), Alibi(tuple(rng.uniform(0.05, 1, num_heads).tolist())), Alibi(signed=True)]
         relative_bias = RelativeBias(tuple(tuple(row) for row in rng.normal(size=(num_heads, 7)).tolist()))
     return AttentionSpec(
         num_heads=num_heads,

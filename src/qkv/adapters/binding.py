@@ -30,18 +30,23 @@ class MaskForm:
 
     Attributes:
         meaning: what its entries mean.
-        axes: how many axes it has: 2 ``(query, key)``, 3 ``(batch, query, key)``, 4 ``(batch, 1, query, key)``.
+        axes: how many axes it has: 2 ``(query, key)``, 3 ``(batch, query, key)``, 4 ``(batch, 1, query, key)``; 1 stands
+            for ``(batch, key)``, which can say padding only.
         numbers: whether a boolean is given as 0.0 and 1.0.
     """
 
     meaning: MaskMeaning = "keep"
-    axes: Literal[2, 3, 4] = 2
+    axes: Literal[1, 2, 3, 4] = 2
     numbers: bool = False
 
     def written(self, may_attend: Array) -> Array:
         """``(batch, head, query, key)`` booleans, True = may attend, in this form."""
         mask = may_attend[:, :1]
-        if self.axes == 4:
+        if self.axes == 1:
+            if (mask != mask[:, :, :1]).any():
+                raise NotApplicable("a mask over the keys can't say what each query may attend to")
+            mask = mask[:, 0, 0]
+        elif self.axes == 4:
             pass
         elif self.axes == 3:
             mask = mask[:, 0]
@@ -277,9 +282,8 @@ def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMean
     if not signature.has("mask"):
         yield MaskForm()
         return
-    meanings: list[MaskMeaning] = [meaning] if meaning else _ordered(hint)
-    for said in meanings:
-        for axes in (2, 4, 3):
+    for said in [meaning] if meaning else _ordered(hint):
+        for axes in (2, 4, 3, 1):
             yield MaskForm(said, axes)  # type: ignore[arg-type]  # axes is one of the three
             if said != "additive":
                 yield MaskForm(said, axes, numbers=True)  # type: ignore[arg-type]

@@ -143,9 +143,9 @@ def _layouts(facts: Facts, spec: AttentionSpec) -> list[Layout]:
 
 def _broadcasts(form: MaskForm, layout: Layout) -> bool:
     """Whether a mask of this form can be added to the scores of this layout."""
-    return (
-        form.axes == 2 or (form.axes == 4 and "B" in layout and "H" in layout) or (form.axes == 3 and layout == "BTD")
-    )
+    needs: dict[int, str] = {1: "B", 2: "", 3: "B", 4: "BH"}
+    fits = all(axis in layout for axis in needs[form.axes])
+    return fits and (form.axes != 3 or layout == "BTD")
 
 
 def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[MaskForm]:

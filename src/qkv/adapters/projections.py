@@ -717,7 +717,7 @@ _FAMILIES: Sequence[tuple[str, str]] = (
 )
 """Layouts that the name of a class settles."""
 
-_NAMES: Mapping[str, str] = {"c_attn": "chd", "in_proj_weight": "chd"}
+_NAMES: Mapping[str, str] = {"c_attn": "chd", "in_proj_weight": "chd", "in_proj": "chd", "query_key_value": "hcd"}
 """Layouts that the name of an array settles."""
 
 

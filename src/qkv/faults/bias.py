@@ -84,6 +84,8 @@ _OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
         : spec.num_heads
     ],
     "filled up with the next power's first slopes, not every second one": _unstrided,
+    "half the ratio: 2^(-4(h+1)/num_heads)": lambda spec: [slope**0.5 for slope in _right_slopes(spec)],
+    "twice the ratio: 2^(-16(h+1)/num_heads)": lambda spec: [slope**2 for slope in _right_slopes(spec)],
     "sorted by size": lambda spec: sorted(_right_slopes(spec), reverse=True),
 }
 

@@ -167,7 +167,7 @@ def _readings() -> Iterator[tuple[str, str, Reading]]:
     ),
     repair="query, key, value = qkv.view(batch, length, num_heads, 3, head_dim).unbind(3)  # for [q k v] per head",
     needs=[FUSED],
-    commonness=3,
+    commonness=2,
 )
 def fused_qkv_layout(spec: AttentionSpec) -> Ways:
     """Rows of the fused weight read as thirds, per head, interleaved, per group: any order but the right one."""

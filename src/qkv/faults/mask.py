@@ -50,7 +50,6 @@ def _only_the_rule(run: Run) -> bool:
     ),
     repair="attn_scores = attn_scores.masked_fill(~may_attend, float('-inf'))  # masked_fill returns a new tensor",
     needs=[MASK],
-    general=True,
     commonness=3,
 )
 def mask_not_applied(spec: AttentionSpec) -> Ways:
@@ -79,7 +78,6 @@ def mask_not_applied(spec: AttentionSpec) -> Ways:
     ),
     repair="out = F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden)  # True = may attend",
     needs=[MASK],
-    general=True,
     commonness=3,
 )
 def mask_inverted(spec: AttentionSpec) -> Ways:

@@ -84,6 +84,7 @@ def projection_reused(spec: AttentionSpec) -> Ways:
         "have just changed names; weights from elsewhere don't."
     ),
     repair="query, key, value = qkv.chunk(3, dim=-1)  # in the order in which they were packed",
+    commonness=3,
 )
 def key_value_swapped(spec: AttentionSpec) -> Ways:
     """``w from q_i . v_j``, ``o_i = sum_j w_ij k_j``."""

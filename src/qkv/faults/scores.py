@@ -48,7 +48,7 @@ def _projected_again(name: str, by: str) -> Replacements:
         "single visible key are right, all others have the weights of other questions."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1)  # rows are queries, columns are keys",
-    commonness=2,
+    commonness=3,
 )
 def scores_transposed(spec: AttentionSpec) -> Ways:
     """``s_ij = k_i . q_j``, which is also what comes out when query and key are swapped by name."""

@@ -193,7 +193,8 @@ def position_bias(row: Row, key: int) -> float:
     added, spec = 0.0, row.spec
     if spec.alibi is not None:
         slope = alibi_slope(row.head, spec.num_heads) if spec.alibi.slopes is None else spec.alibi.slopes[row.head]
-        added -= slope * abs(row.position - key)
+        ahead = key - row.position
+        added += slope * ahead if spec.alibi.signed else -slope * abs(ahead)
     if spec.relative_bias is not None:
         by_distance = spec.relative_bias.table[row.head]
         middle = len(by_distance) // 2

@@ -128,7 +128,8 @@ def additive_bias(run: Run) -> Array | None:
         distance = key[None, :] - query[:, None]
         if spec.alibi is not None:
             slopes = run.array(spec.alibi.slopes_for(spec.num_heads))
-            alibi = -slopes[:, None, None] * run.array(run.xp.abs(distance))
+            ahead = distance if spec.alibi.signed else -run.xp.abs(distance)
+            alibi = slopes[:, None, None] * run.array(ahead)
             total = alibi if total is None else total + alibi
         if spec.relative_bias is not None:
             reach = spec.relative_bias.reach

@@ -16,15 +16,21 @@ class Alibi:
 
     Attributes:
         slopes: one slope per head; None means the paper's own (:func:`alibi_slopes`).
+        signed: whether ``slope * (key - query)`` is added, which rewards keys ahead of the query. Under a causal mask
+            there are none, and both forms are the same.
     """
 
     slopes: tuple[float, ...] | None = None
+    signed: bool = False
 
     def slopes_for(self, num_heads: int) -> list[float]:
         """The slope of each head."""
         return alibi_slopes(num_heads) if self.slopes is None else list(self.slopes)
 
     def __str__(self) -> str:
+        return f"{self._slopes_in_words()}{', signed' if self.signed else ''}"
+
+    def _slopes_in_words(self) -> str:
         if self.slopes is None:
             return "alibi"
         if len(self.slopes) <= 8:

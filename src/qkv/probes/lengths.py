@@ -15,7 +15,7 @@ FAR = 300
 @probe
 def ordinary(setting: Setting) -> Iterator[Probe]:
     """Seven tokens, two sequences, every axis its own size."""
-    tokens = setting.longest(7)
+    tokens = setting.tokens(7)
     if setting.abilities.free_lengths or "source" in setting.abilities.takes:
         yield Probe("ordinary", "most faults", setting.inputs("ordinary", queries=tokens, keys=tokens))
     else:
@@ -27,7 +27,7 @@ def fewer_queries(setting: Setting) -> Iterator[Probe]:
     """Decoding with a cache, or cross attention: where the causal corner and the query's position show."""
     if not setting.abilities.free_lengths:
         return
-    keys = setting.longest(9)
+    keys = setting.tokens(9)
     for queries in (3, 1):
         name = f"{queries} of {keys}"
         yield Probe(f"fewer-queries {name}", "the causal corner and the queries' positions", setting.inputs(
@@ -37,7 +37,7 @@ def fewer_queries(setting: Setting) -> Iterator[Probe]:
 @probe
 def long(setting: Setting) -> Iterator[Probe]:
     """Over twice the window, and a length that is no multiple of a block."""
-    tokens = setting.longest(max(2 * _window(setting.spec) + 3, 33))
+    tokens = setting.tokens(max(2 * _window(setting.spec) + 3, 33))
     if tokens > 7:
         yield Probe("long", "windows, and sums over many keys", setting.inputs("long", queries=tokens))
 
@@ -46,7 +46,7 @@ def long(setting: Setting) -> Iterator[Probe]:
 def far(setting: Setting) -> Iterator[Probe]:
     """Positions in the hundreds, where low precision and wrong frequencies show."""
     if setting.spec.rope is not None or setting.spec.alibi is not None:
-        tokens = setting.longest(FAR)
+        tokens = setting.tokens(FAR)
         if tokens > 33:
             yield Probe("far", "positions in low precision", setting.inputs("far", batch=1, queries=tokens))
 
@@ -55,7 +55,7 @@ def far(setting: Setting) -> Iterator[Probe]:
 def one_sequence(setting: Setting) -> Iterator[Probe]:
     """A batch of one, where a forgotten batch axis hides or crashes."""
     if setting.abilities.batched:
-        tokens = setting.longest(5)
+        tokens = setting.tokens(5)
         yield Probe("one-sequence", "confused batch axes", setting.inputs("one sequence", batch=1, queries=tokens))
 
 

@@ -14,7 +14,7 @@ from qkv.probes.probe import Probe, Setting, probe
 @probe
 def peaked(setting: Setting) -> Iterator[Probe]:
     """Scores twelve and thirty times the ordinary: softcap, mask fills and low precision show."""
-    tokens = setting.longest(6)
+    tokens = setting.tokens(5)
     for gain in (12.0, 30.0):
         name = f"scores times {gain:g}"
         yield Probe(f"peaked {name}", "softcap, mask fills, precision", setting.inputs(name, queries=tokens, gain=gain))
@@ -29,7 +29,7 @@ SHIFT = -300.0
 @probe
 def shifted(setting: Setting) -> Iterator[Probe]:
     """All scores far below zero: a fill that was thought to be low enough shows."""
-    inputs = setting.inputs("shifted", queries=setting.longest(6))
+    inputs = setting.inputs("shifted", queries=setting.tokens(5))
     if inputs.query is not None:
         inputs = inputs.but(**_shifted_heads(setting, inputs))
     elif inputs.source is None:
@@ -60,7 +60,7 @@ def _shifted_tokens(setting: Setting, inputs: Inputs) -> Array:
 @probe
 def equal_values(setting: Setting) -> Iterator[Probe]:
     """Every value is one, so every context must be one, whatever the weights are (less than one with a sink)."""
-    inputs = setting.inputs("equal values", queries=setting.longest(5))
+    inputs = setting.inputs("equal values", queries=setting.tokens(5))
     if inputs.value is not None:
         yield Probe("equal-values", "rows of weights that don't sum to one", inputs.but(value=np.ones_like(inputs.value)))
 
@@ -70,19 +70,19 @@ def value_dim(setting: Setting) -> Iterator[Probe]:
     """Values with more channels than query and key: a scale taken from the wrong one shows."""
     able = setting.abilities
     if able.free_sizes:
-        inputs = setting.inputs("value dim", queries=setting.longest(6), value_dim=able.value_dim + 2)
+        inputs = setting.inputs("value dim", queries=setting.tokens(5), value_dim=able.value_dim + 2)
         yield Probe("value-dim", "a scale taken from the value", inputs)
 
 
 @probe
 def strided(setting: Setting) -> Iterator[Probe]:
     """The ordinary numbers in another order of memory."""
-    inputs = setting.inputs("strided", queries=setting.longest(6))
+    inputs = setting.inputs("strided", queries=setting.tokens(5))
     yield Probe("strided", "arrays read as if contiguous", inputs.but(strided=True))
 
 
 @probe
 def again(setting: Setting) -> Iterator[Probe]:
     """The ordinary inputs once more, with other random numbers: evaluation must not draw any."""
-    inputs = setting.inputs("ordinary", queries=setting.longest(7))
+    inputs = setting.inputs("ordinary", queries=setting.tokens(7))
     yield Probe("again", "dropout left on", inputs, seed=1)

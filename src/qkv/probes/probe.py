@@ -49,14 +49,12 @@ class Setting:
     abilities: Abilities
     seed: int = 0
 
-    def fits(self, tokens: int) -> bool:
-        """Whether the candidate takes a sequence of so many tokens."""
-        return self.abilities.max_tokens is None or tokens <= self.abilities.max_tokens
-
-    def longest(self, tokens: int) -> int:
-        """``tokens``, or as many as the candidate takes."""
-        limit = self.abilities.max_tokens
-        return tokens if limit is None else min(tokens, limit)
+    def tokens(self, least: int) -> int:
+        """A number of tokens from ``least`` on that no other axis has, or as many as the candidate takes."""
+        able = self.abilities
+        taken = {able.num_heads, able.num_kv_heads, able.head_dim, able.value_dim, able.embed_dim, 2}
+        number = next(number for number in range(least, least + len(taken) + 1) if number not in taken)
+        return number if able.max_tokens is None else min(number, able.max_tokens)
 
     def inputs(
         self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0,

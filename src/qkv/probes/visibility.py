@@ -15,7 +15,7 @@ def padding(setting: Setting) -> Iterator[Probe]:
     """Two sequences of unequal length, padded on the right and on the left."""
     if "padding" not in setting.abilities.takes or not setting.abilities.batched:
         return
-    tokens = setting.longest(7)
+    tokens = setting.tokens(7)
     position = np.arange(tokens)
     lengths = np.array([[max(tokens - 3, 1)], [tokens - 1]])
     for side, is_token in (("right", position < lengths), ("left", position >= tokens - lengths)):
@@ -28,8 +28,8 @@ def documents(setting: Setting) -> Iterator[Probe]:
     """Documents of unequal lengths in one sequence."""
     if not setting.spec.masks(Documents) or "documents" not in setting.abilities.takes:
         return
-    tokens = setting.longest(9)
-    rows = [[0] * 4 + [1] * 5, [0] * 2 + [1] * 4 + [2] * 3]
+    tokens = setting.tokens(9)
+    rows = [np.repeat([0, 1], [4, tokens]), np.repeat([0, 1, 2], [2, 4, tokens])]
     document = np.array([row[:tokens] for row in rows])[: 2 if setting.abilities.batched else 1]
     inputs = setting.inputs("documents", queries=tokens, document=document)
     yield Probe("documents", "texts that see each other", inputs)
@@ -40,7 +40,7 @@ def handed_mask(setting: Setting) -> Iterator[Probe]:
     """A mask of no regular shape that leaves every query a key: its polarity and what is done with it show."""
     if "mask" not in setting.abilities.takes:
         return
-    tokens = setting.longest(6)
+    tokens = setting.tokens(5)
     rng = np.random.default_rng([setting.seed, 6])
     may_attend = rng.random((1, 1, tokens, tokens)) < 0.55
     may_attend |= np.eye(tokens, dtype=bool)
@@ -56,7 +56,7 @@ def empty_row(setting: Setting) -> Iterator[Probe]:
     """A query that may attend to nothing."""
     if "mask" not in setting.abilities.takes:
         return
-    tokens = setting.longest(5)
+    tokens = setting.tokens(5)
     may_attend = np.ones((1, 1, tokens, tokens), dtype=bool)
     may_attend[..., 2 % tokens, :] = False
     yield Probe(
@@ -69,7 +69,7 @@ def handed_bias(setting: Setting) -> Iterator[Probe]:
     """Numbers to be added to the scores."""
     if "bias" not in setting.abilities.takes:
         return
-    tokens = setting.longest(6)
+    tokens = setting.tokens(5)
     rng = np.random.default_rng([setting.seed, 7])
     bias = rng.normal(size=(1, setting.abilities.num_heads, tokens, tokens))
     yield Probe("handed-bias", "a bias scaled or dropped", setting.inputs("handed bias", queries=tokens, bias=bias))

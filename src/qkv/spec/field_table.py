@@ -61,8 +61,15 @@ _OFFSET = Type(
     "bottom_right",
     str,
 )
+def _is_alibi(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return isinstance(value, bool) or _is_row(value)
+    slopes, signed = value.get("slopes"), value.get("signed", False)
+    return set(value) <= {"slopes", "signed"} and (slopes is None or _is_row(slopes)) and isinstance(signed, bool)
+
+
 _ALIBI = Type(
-    "true, false or a list of slopes, one per head", lambda value: isinstance(value, bool) or _is_row(value), True, bool
+    'true, false, a list of slopes, one per head, or {"slopes": null, "signed": true}', _is_alibi, True, bool
 )
 _TABLE = Type(
     "a list with one row of numbers per head",

@@ -57,8 +57,7 @@ def spec_to_mapping(spec: AttentionSpec) -> dict[str, Any]:
     written = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
     written |= fields_from_mask(spec.mask)
     written["rope"] = None if spec.rope is None else dataclasses.asdict(spec.rope)
-    slopes = spec.alibi.slopes if spec.alibi else None
-    written["alibi"] = spec.alibi is not None if slopes is None else list(slopes)
+    written["alibi"] = _written_alibi(spec.alibi)
     written["relative_bias"] = [list(row) for row in spec.relative_bias.table] if spec.relative_bias else None
     return {field.name: written[field.name] for field in FIELDS}
 
@@ -122,7 +121,19 @@ def _floats(row: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(number) for number in row)
 
 
-def _alibi(value: bool | Sequence[float]) -> Alibi | None:
+def _alibi(value: bool | Sequence[float] | Mapping[str, Any]) -> Alibi | None:
+    if isinstance(value, Mapping):
+        slopes = value.get("slopes")
+        return Alibi(None if slopes is None else _floats(slopes), bool(value.get("signed", False)))
     if isinstance(value, bool):
         return Alibi() if value else None
     return Alibi(_floats(value))
+
+
+def _written_alibi(alibi: Alibi | None) -> bool | list[float] | dict[str, Any]:
+    if alibi is None:
+        return False
+    slopes = None if alibi.slopes is None else list(alibi.slopes)
+    if alibi.signed:
+        return {"slopes": slopes, "signed": True}
+    return True if slopes is None else slopes
