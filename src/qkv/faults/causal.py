@@ -37,8 +37,9 @@ def _causal_as(spec: AttentionSpec, change: Callable[[Causal], Mask]) -> Replace
 )
 def causal_missing(spec: AttentionSpec) -> Ways:
     """``A(i)`` without ``j <= i``; window, prefix, documents and padding stay."""
-    if spec.masks(Causal):
-        yield masked_as(without(spec.mask, Causal))
+    if not spec.masks(Causal):
+        return
+    yield masked_as(without(spec.mask, Causal))
     if spec.masks(SlidingWindow):
         rest = without(spec.mask, Causal)
         past = with_changed(rest, SlidingWindow, lambda window: Not(Causal(-window.size)))
