@@ -28,6 +28,9 @@ from qkv.cli.options import given_fields
 from qkv.debugger import Request, judge
 from qkv.report import Report, Verdict
 
+# What users get: with every annotation checked, these runs would take minutes.
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

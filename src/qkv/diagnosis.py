@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, product
 
 import numpy as np
 
@@ -219,18 +219,23 @@ def estimate(family: Family, observation: Observation) -> float | None:
 
 
 def _refined(error_at: Residual, value: float) -> float:
-    for _ in range(30):
+    begin: float | None = None
+    for turn in range(30):
         here = error_at(value)
         step = 1e-6 * max(abs(value), 1e-3)
         ahead = error_at(value + step)
         if here is None or ahead is None:
+            return value
+        off = float(np.sum(here**2))
+        begin = off if begin is None else begin
+        if turn == PATIENCE and off > 0.5 * begin:
             return value
         slope = (ahead - here) / step
         steepness = float(np.sum(slope**2))
         if steepness == 0.0:
             return value
         move = -float(np.sum(slope * here)) / steepness
-        value, moved = _damped(error_at, value, move, float(np.sum(here**2)))
+        value, moved = _damped(error_at, value, move, off)
         if abs(moved) <= 1e-13 * max(abs(value), 1e-9):
             return value
     return value
@@ -245,6 +250,9 @@ def _damped(error_at: Residual, value: float, move: float, before: float) -> tup
     return value, 0.0
 
 
+PATIENCE = 5
+"""Steps after which an estimation that got nowhere near is given up."""
+
 SMALLEST = 1e-9
 """Estimates nearer to zero than this say that the number isn't there at all, which is another fault."""
 
@@ -255,11 +263,16 @@ NEARLY = 0.5
 def _rounding(observations: Sequence[Observation]) -> Explanation | None:
     """The fault of precision that comes nearest to the candidate; None where none explains most of its error."""
     run = observations[0].expected.run
+    failing = sorted((o for o in observations if not o.comparison.agrees), key=lambda o: o.cost)
     best: tuple[float, Variant] | None = None
     for fault in CATALOGUE.values():
         for variant in fault.variants(run.spec) if fault.rounds else ():
-            left = max((_share_left(o, variant) for o in observations if not o.comparison.agrees), default=1.0)
-            if left < NEARLY and (best is None or left < best[0]):
+            left = 0.0
+            for observation in failing:
+                left = max(left, _share_left(observation, variant))
+                if left >= (NEARLY if best is None else best[0]):
+                    break
+            else:
                 best = (left, variant)
     return None if best is None else Explanation((best[1],), best[0])
 
@@ -279,7 +292,7 @@ def _share_left(observation: Observation, variant: Variant) -> float:
 def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
     """Pairs of faults that give the screen's numbers; one of the two may be invisible there and show on other probes."""
     run = screen.expected.run
-    seen: list[tuple[Variant, Run]] = []
+    seen: dict[bytes, list[tuple[Variant, Run]]] = {}
     unseen: list[Variant] = []
     for fault in CATALOGUE.values():
         for variant in fault.variants(run.spec):
@@ -287,19 +300,27 @@ def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
             if given is None or screen.expected.agrees(given.output) is not None:
                 unseen.append(variant)
             else:
-                seen.append((variant, given))
-    seen.sort(key=lambda item: min(item[0].replacements))
-    for place, (first, given) in enumerate(seen):
+                # Ways that give the same numbers here are tried once, and all of them told apart by the other probes.
+                alike = np.round(given.output, 9).tobytes() + bytes(stage.order for stage in variant.replacements)
+                seen.setdefault(alike, []).append((variant, given))
+    groups = sorted(seen.values(), key=lambda group: min(group[0][0].replacements))
+    for place, group in enumerate(groups):
+        first, given = group[0]
         if screen.reproduced_by(given.output) is not None:
-            yield from ((first, second) for second in unseen if _apart(first, second))
-        for second, _ in seen[place + 1 :]:
-            if _apart(first, second) and screen.reproduced_by(_both(given, run, first, second)) is not None:
-                yield (first, second)
+            yield from ((one, other) for (one, _), other in product(group, unseen) if _apart(one, other))
+        for others in groups[place + 1 :]:
+            second = others[0][0]
+            if _disjoint(first, second) and screen.reproduced_by(_both(given, run, first, second)) is not None:
+                yield from ((one, other) for (one, _), (other, _) in product(group, others) if _apart(one, other))
+
+
+def _disjoint(first: Variant, second: Variant) -> bool:
+    return not first.replacements.keys() & second.replacements.keys()
 
 
 def _apart(first: Variant, second: Variant) -> bool:
     """Whether two variants are of two faults that replace different stages."""
-    return first.fault is not second.fault and not set(first.replacements) & set(second.replacements)
+    return first.fault is not second.fault and _disjoint(first, second)
 
 
 def _both(given: Run, run: Run, first: Variant, second: Variant) -> Floats:

@@ -119,6 +119,12 @@ class Trial:
         return sum(observation.comparison.agrees for observation in self.observations)
 
     @property
+    def fingerprint(self) -> bytes:
+        """What the candidate gave, and what was expected: readings that share both are one and the same."""
+        pairs = ((o.output, o.expected.run.output) for o in self.observations)
+        return b"".join(np.round(array, 9).tobytes() for pair in pairs for array in pair)
+
+    @property
     def right(self) -> bool:
         """Whether everything that ran agrees, and something did."""
         return bool(self.observations) and self.agreeing == len(self.observations)
@@ -155,4 +161,8 @@ def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
     if not tried:
         raise first_error or CandidateError("no probe could be run", hint="say more of the candidate: see qkv check --help")
     fewest = min(len(trial.refused) for trial in tried)
-    return sorted((t for t in tried if len(t.refused) == fewest), key=lambda trial: trial.nearness, reverse=True)
+    best = sorted((t for t in tried if len(t.refused) == fewest), key=lambda trial: trial.nearness, reverse=True)
+    different: dict[tuple[AttentionSpec, bytes], Trial] = {}
+    for trial in best:
+        different.setdefault((trial.reading.spec, trial.fingerprint), trial)
+    return list(different.values())

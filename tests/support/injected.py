@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from qkv.adapters.abilities import Abilities
 from qkv.comparison import Expectation, expectation
-from qkv.diagnosis import Observation, twin
+from qkv.diagnosis import Observation, under
 from qkv.faults import Variant
 from qkv.oracle import Linear, Norm, Parameters, run_stages
 from qkv.probes import Probe, Setting, probes_for
@@ -35,19 +34,16 @@ class Case:
         """Every probe that the judge makes for it, and the right output, each made once."""
         return _expected(self)
 
-    def observations(self, *variants: Variant, dtype: str = "float64") -> list[Observation]:
+    def observations(self, *variants: Variant) -> list[Observation]:
         """What the judge sees of a candidate with these faults. Where one can't be made, the candidate is right."""
-        together = {stage: new for variant in variants for stage, new in variant.replacements.items()}
         with np.errstate(all="ignore"):
-            return [Observation(probe, right, _output(right, together)) for probe, right in self.expected]
+            return [
+                Observation(probe, right, under(variants, right.run).output if variants else right.run.output)
+                for probe, right in self.expected
+            ]
 
     def __hash__(self) -> int:
         return id(self)
-
-
-def _output(right: Expectation, replacements: Mapping[Any, Any]) -> np.ndarray[Any, Any]:
-    given = twin(right.run, replacements) if replacements else None
-    return right.run.output if given is None else given.output
 
 
 @cache
@@ -65,12 +61,21 @@ def function(*, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, **f
     fields = {"num_heads": 6, "num_kv_heads": 2, "head_dim": 8, "value_dim": 10, **fields}
     spec = spec_from_mapping(fields)
     able = Abilities(
-        spec.num_heads, spec.kv_heads, spec.head_dim or 8, spec.value_dim or 10, takes=takes, free_lengths=True, free_sizes=True, max_tokens=max_tokens
+        spec.num_heads,
+        spec.kv_heads,
+        spec.head_dim or 8,
+        spec.value_dim or 10,
+        takes=takes,
+        free_lengths=True,
+        free_sizes=True,
+        max_tokens=max_tokens,
     )
     return Case(spec, able)
 
 
-def module(*, embed_dim: int = 56, takes: frozenset[Any] = EXTRAS, fused: str = "", cross: bool = False, **fields: Any) -> Case:
+def module(
+    *, embed_dim: int = 56, takes: frozenset[Any] = EXTRAS, fused: str = "", cross: bool = False, **fields: Any
+) -> Case:
     """An attention that is given tokens and has projections of its own."""
     spec = spec_from_mapping({"num_heads": 6, "num_kv_heads": 2, "head_dim": 8, "embed_dim": embed_dim, **fields})
     rng = np.random.default_rng(11)
@@ -78,7 +83,9 @@ def module(*, embed_dim: int = 56, takes: frozenset[Any] = EXTRAS, fused: str = 
     value_dim = spec.value_dim or head_dim
 
     def linear(rows: int, columns: int) -> Linear:
-        return Linear(rng.normal(size=(rows, columns)) / columns**0.5, rng.normal(size=rows) if spec.projection_bias else None)
+        return Linear(
+            rng.normal(size=(rows, columns)) / columns**0.5, rng.normal(size=rows) if spec.projection_bias else None
+        )
 
     q, k, v = (linear(heads * dim, embed_dim) for heads, dim in (
         (spec.num_heads, head_dim), (spec.kv_heads, head_dim), (spec.kv_heads, value_dim)))  # fmt: skip
@@ -93,7 +100,15 @@ def module(*, embed_dim: int = 56, takes: frozenset[Any] = EXTRAS, fused: str = 
     parameters = Parameters(q, k, v, out, fused=_fused(fused, spec, q, k, v), **norms)
     takes = takes | {"source"} if cross else takes
     able = Abilities(
-        spec.num_heads, spec.kv_heads, head_dim, value_dim, embed_dim, parameters, takes=takes, free_lengths=cross, max_tokens=40
+        spec.num_heads,
+        spec.kv_heads,
+        head_dim,
+        value_dim,
+        embed_dim,
+        parameters,
+        takes=takes,
+        free_lengths=cross,
+        max_tokens=40,
     )
     return Case(spec, able)
 
@@ -118,7 +133,13 @@ CASES: dict[str, Case] = {
         causal=True, window=5, softcap=3.0, rope={"pairing": "halves"}, embed_dim=56
     ),
     "partial rope": function(
-        causal=True, rope={"pairing": "adjacent", "dims": 6, "base": 500.0, "scaling": {"kind": "yarn", "factor": 4.0, "original_length": 16}}
+        causal=True,
+        rope={
+            "pairing": "adjacent",
+            "dims": 6,
+            "base": 500.0,
+            "scaling": {"kind": "yarn", "factor": 4.0, "original_length": 16},
+        },
     ),
     "alibi": function(num_heads=6, causal=True, alibi=True, value_dim=8),
     "sinks": function(causal=True, sinks=True, window=4),
@@ -135,5 +156,7 @@ CASES: dict[str, Case] = {
     ),
     "width norm": module(causal=True, qk_norm="width", rope={"pairing": "adjacent"}, num_kv_heads=3),
     "scale and bias": function(num_heads=4, num_kv_heads=2, head_dim=6, value_dim=6, scale=0.6, max_tokens=12),
-    "cross": module(num_heads=4, num_kv_heads=4, embed_dim=32, projection_bias=True, cross=True, takes=frozenset({"padding"})),
+    "cross": module(
+        num_heads=4, num_kv_heads=4, embed_dim=32, projection_bias=True, cross=True, takes=frozenset({"padding"})
+    ),
 }
