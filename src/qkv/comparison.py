@@ -15,7 +15,6 @@ import numpy as np
 
 from qkv.oracle import Run, StageFunction, run_stages
 from qkv.oracle.stages import STAGES
-from qkv.vocabulary import Stage
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from qkv.adapters.calling import Caller
 from qkv.adapters.construction import Construction
@@ -22,14 +20,13 @@ from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
 from qkv.inference import Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
-from qkv.report import CandidateWords, Disagreement, NamedFault, ProbeResult, Report, RowPair, Strength, Verdict
+from qkv.report import CandidateWords, Disagreement, NamedFault, ProbeResult, Report, RowPair, Verdict
 from qkv.report.example import example_of
 from qkv.settling import Trial, settle
 from qkv.shrinking import smallest
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
 from qkv.spread import describe_spread
 from qkv.strength import strength
-from qkv.vocabulary import Stage
 
 
 @dataclass(frozen=True)
@@ -168,9 +165,7 @@ def _trials(
     errors = []
     for intention in meant:
         try:
-            for reading in readings(
-                caller, facts, construction, intention.spec, request.conventions, intention.stated
-            ):
+            for reading in readings(caller, facts, construction, intention.spec, request.conventions, intention.stated):
                 yield Trial(reading, intention, request.seed, request.judge_empty_rows)
         except CandidateError as error:
             errors.append(error)
@@ -277,15 +272,15 @@ def _named(explanation: Explanation | None) -> list[NamedFault]:
 
 def _named_fault(variant: Variant, error: float) -> NamedFault:
     fault = variant.fault
-    return NamedFault(
-        fault.id, fault.stage.value, fault.title, fault.explanation, fault.repair, variant.note, error
-    )
+    return NamedFault(fault.id, fault.stage.value, fault.title, fault.explanation, fault.repair, variant.note, error)
 
 
 def _inputs_changed(trial: Trial) -> NamedFault:
     entry = CATALOGUE["inputs-changed"]
     changed = ", ".join(sorted(trial.changed))
-    return NamedFault(entry.id, entry.stage.value, entry.title, entry.explanation, entry.repair, f"changed: {changed}", 0.0)
+    return NamedFault(
+        entry.id, entry.stage.value, entry.title, entry.explanation, entry.repair, f"changed: {changed}", 0.0
+    )
 
 
 def _probe_results(trial: Trial) -> list[ProbeResult]:
@@ -299,7 +294,9 @@ def _probe_results(trial: Trial) -> list[ProbeResult]:
         )
         for observation in trial.observations
     ]
-    refused = [ProbeResult(probe.name, probe.exposes, None, None, None, error.message) for probe, error in trial.refused]
+    refused = [
+        ProbeResult(probe.name, probe.exposes, None, None, None, error.message) for probe, error in trial.refused
+    ]
     return ran + refused
 
 
@@ -326,5 +323,3 @@ def _file(target: Any) -> str:
 def _repeat(request: Request) -> str:
     return request.repeat or f"qkv check {shlex.quote(str(request.target))} --seed {request.seed}" if isinstance(
         request.target, str | Path) else ""  # fmt: skip
-
-

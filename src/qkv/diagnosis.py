@@ -53,7 +53,9 @@ class Observation:
     @cached_property
     def _as_expectation(self) -> Expectation:
         expected = self.expected
-        return Expectation(expected.run.but(output=self.output), expected.tolerance, expected.judged, expected.num_heads)
+        return Expectation(
+            expected.run.but(output=self.output), expected.tolerance, expected.judged, expected.num_heads
+        )
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,9 @@ class Intention:
 
 
 MASK_FIELDS = frozenset({"mask", "causal", "window", "prefix", "documents"})
-OPEN_IN_A_FILE = frozenset({"head_dim", "value_dim", "embed_dim", "num_kv_heads", "projection_bias", "out_proj", "empty_row"})
+OPEN_IN_A_FILE = frozenset(
+    {"head_dim", "value_dim", "embed_dim", "num_kv_heads", "projection_bias", "out_proj", "empty_row"}
+)
 """Fields that a spec file leaves to the candidate's own parameters when it doesn't name them."""
 
 
@@ -121,7 +123,9 @@ def causal_evidence(facts: Facts) -> str | None:
         code = facts.source
         if re.search(r"non.?causal|not causal|bidirectional", code, re.IGNORECASE):
             return None
-        word = re.search(r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", code, re.IGNORECASE)
+        word = re.search(
+            r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", code, re.IGNORECASE
+        )
         if word:
             return f"from {word.group(0)!r} in its source"
     return None
@@ -143,8 +147,12 @@ def _corner(facts: Facts, said: Intention) -> Iterator[Intention]:
         yield said.assuming(why, query_offset="top_left")
 
 
-_ROPE_WORDS = re.compile(r"\brope\b|rotary|rotate_half|apply_rope|freqs_cis|inv_freq|view_as_complex|\bpolar\b", re.IGNORECASE)
-_ADJACENT = re.compile(r"view_as_complex|view_as_real|\[\s*\.\.\.\s*,\s*(0|1)?::2\s*\]|interleav|\bpolar\b", re.IGNORECASE)
+_ROPE_WORDS = re.compile(
+    r"\brope\b|rotary|rotate_half|apply_rope|freqs_cis|inv_freq|view_as_complex|\bpolar\b", re.IGNORECASE
+)
+_ADJACENT = re.compile(
+    r"view_as_complex|view_as_real|\[\s*\.\.\.\s*,\s*(0|1)?::2\s*\]|interleav|\bpolar\b", re.IGNORECASE
+)
 
 
 def _rope(facts: Facts, said: Intention) -> Iterator[Intention]:
@@ -190,7 +198,9 @@ def _sinks(facts: Facts, said: Intention) -> Iterator[Intention]:
 
 
 def _qk_norm(facts: Facts, said: Intention) -> Iterator[Intention]:
-    names = [name for name in facts.arrays if re.search(r"(^|\.|_)(q|k|query|key)_?(layer)?_?(norm|ln)\w*\.weight$", name)]
+    names = [
+        name for name in facts.arrays if re.search(r"(^|\.|_)(q|k|query|key)_?(layer)?_?(norm|ln)\w*\.weight$", name)
+    ]
     if not names:
         yield said
         return

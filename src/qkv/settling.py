@@ -159,7 +159,9 @@ def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
             if first_error.fatal:
                 break
     if not tried:
-        raise first_error or CandidateError("no probe could be run", hint="say more of the candidate: see qkv check --help")
+        raise first_error or CandidateError(
+            "no probe could be run", hint="say more of the candidate: see qkv check --help"
+        )
     fewest = min(len(trial.refused) for trial in tried)
     best = sorted((t for t in tried if len(t.refused) == fewest), key=lambda trial: trial.nearness, reverse=True)
     different: dict[tuple[AttentionSpec, bytes], Trial] = {}

@@ -250,7 +250,7 @@ def _window(signature: Signature, spec: AttentionSpec) -> Any:
     if not sizes:
         return LEAVE
     argument = signature.roles["window"]
-    if "tuple" in argument.annotation.lower() or argument.name == "window_size" and not _scalar(argument):
+    if "tuple" in argument.annotation.lower() or (argument.name == "window_size" and not _scalar(argument)):
         return (sizes[0] - 1, 0 if spec.masks(Causal) else sizes[0] - 1)
     return sizes[0]
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
 from qkv.adapters.calling import Caller, Outcome, found, outcome

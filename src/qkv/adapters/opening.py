@@ -11,7 +11,7 @@ from qkv.adapters.calling import Caller
 from qkv.adapters.construction import Construction, alternatives, arguments_for, default_sizes
 from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.layouts import HEADLESS
-from qkv.adapters.messages import Facts, Hosting
+from qkv.adapters.messages import Facts
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
 from qkv.errors import CandidateError
 from qkv.oracle import Parameters

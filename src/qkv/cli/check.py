@@ -105,7 +105,9 @@ def _names(pairs: tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         projection, equals, name = pair.partition("=")
         if not equals or not name:
-            raise click.UsageError(f"--weights is {pair!r}; write PROJECTION=NAME, as in --weights q_proj=W_query.weight")
+            raise click.UsageError(
+                f"--weights is {pair!r}; write PROJECTION=NAME, as in --weights q_proj=W_query.weight"
+            )
         named[projection] = name
     return named
 

@@ -59,7 +59,9 @@ def given_fields(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     if "query_offset" in flags and flags["query_offset"].lstrip("-").isdigit():
         flags["query_offset"] = int(flags["query_offset"])
     try:
-        return {**_from_file(options.get("spec_file"), options.get("layer") or 0), **flags}, bool(options.get("spec_file"))
+        return {**_from_file(options.get("spec_file"), options.get("layer") or 0), **flags}, bool(
+            options.get("spec_file")
+        )
     except SpecError as error:
         raise click.UsageError(str(error)) from None
 

@@ -14,7 +14,9 @@ from qkv.errors import QkvError
 @spec_options
 @click.option("--batch", type=click.IntRange(min=1), default=1, help="number of sequences")
 @click.option("--query-len", type=click.IntRange(min=1), default=3, help="number of queries")
-@click.option("--key-len", type=click.IntRange(min=1), default=None, help="number of keys; as many as queries by default")
+@click.option(
+    "--key-len", type=click.IntRange(min=1), default=None, help="number of keys; as many as queries by default"
+)
 def command(batch: int, query_len: int, key_len: int | None, **options: Any) -> None:
     """Predict the shape of every stage, in names and in numbers."""
     from qkv.shapes import predict_shapes, shapes_text

@@ -3,12 +3,14 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from qkv.faults.fault import CATALOGUE as CATALOGUE
-from qkv.faults.fault import Family as Family
-from qkv.faults.fault import Fault as Fault
-from qkv.faults.fault import Need as Need
-from qkv.faults.fault import Variant as Variant
-from qkv.faults.fault import fault as fault
+from qkv.faults.fault import (
+    CATALOGUE as CATALOGUE,
+    Family as Family,
+    Fault as Fault,
+    Need as Need,
+    Variant as Variant,
+    fault as fault,
+)
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

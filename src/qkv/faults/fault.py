@@ -124,7 +124,9 @@ def fault(
                 note, replacements = ("", way) if isinstance(way, Mapping) else way
                 yield Variant(entry, replacements, note)
 
-        entry = Fault(id, stage, title, explanation, repair, variants, tuple(needs), family, fit, commonness, general, rounds)
+        entry = Fault(
+            id, stage, title, explanation, repair, variants, tuple(needs), family, fit, commonness, general, rounds
+        )
         if id in CATALOGUE:
             raise ValueError(f"two faults are called {id!r}: in {CATALOGUE[id].variants} and {ways}")
         CATALOGUE[id] = entry

@@ -62,7 +62,9 @@ def equal_values(setting: Setting) -> Iterator[Probe]:
     """Every value is one, so every context must be one, whatever the weights are (less than one with a sink)."""
     inputs = setting.inputs("equal values", queries=setting.tokens(5))
     if inputs.value is not None:
-        yield Probe("equal-values", "rows of weights that don't sum to one", inputs.but(value=np.ones_like(inputs.value)))
+        yield Probe(
+            "equal-values", "rows of weights that don't sum to one", inputs.but(value=np.ones_like(inputs.value))
+        )
 
 
 @probe

@@ -72,9 +72,7 @@ class Setting:
             extra["sinks"] = sinks
         if able.from_tokens:
             x = rng.normal(size=(batch, queries, able.embed_dim)) * gain**0.5
-            if keys != queries:
-                extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
-            elif "source" in able.takes:
+            if keys != queries or "source" in able.takes:
                 extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
             return Inputs(x=x, parameters=able.parameters, **extra)
         return Inputs(

@@ -61,6 +61,8 @@ _OFFSET = Type(
     "bottom_right",
     str,
 )
+
+
 def _is_alibi(value: object) -> bool:
     if not isinstance(value, Mapping):
         return isinstance(value, bool) or _is_row(value)
@@ -68,9 +70,7 @@ def _is_alibi(value: object) -> bool:
     return set(value) <= {"slopes", "signed"} and (slopes is None or _is_row(slopes)) and isinstance(signed, bool)
 
 
-_ALIBI = Type(
-    'true, false, a list of slopes, one per head, or {"slopes": null, "signed": true}', _is_alibi, True, bool
-)
+_ALIBI = Type('true, false, a list of slopes, one per head, or {"slopes": null, "signed": true}', _is_alibi, True, bool)
 _TABLE = Type(
     "a list with one row of numbers per head",
     lambda value: isinstance(value, list | tuple) and len(value) > 0 and all(_is_row(row) for row in value),
