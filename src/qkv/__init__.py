@@ -1,1 +1,44 @@
 """qkv tells whether an attention is right, and when it is not, which fault gives exactly its numbers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from qkv.debugger import check as check
+    from qkv.errors import CandidateError as CandidateError, QkvError as QkvError, SpecError as SpecError
+    from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
+    from qkv.report import Report as Report, Verdict as Verdict
+    from qkv.shapes import predict_shapes as predict_shapes
+    from qkv.spec import AttentionSpec as AttentionSpec, read_spec as read_spec
+
+_HOMES = {
+    "check": "qkv.debugger",
+    "AttentionSpec": "qkv.spec",
+    "read_spec": "qkv.spec",
+    "predict_shapes": "qkv.shapes",
+    "run_stages": "qkv.oracle",
+    "Inputs": "qkv.oracle",
+    "Parameters": "qkv.oracle",
+    "Report": "qkv.report",
+    "Verdict": "qkv.report",
+    "QkvError": "qkv.errors",
+    "SpecError": "qkv.errors",
+    "CandidateError": "qkv.errors",
+}
+"""Where each public name lives. It is imported when it is first used, so that ``import qkv`` costs nothing."""
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

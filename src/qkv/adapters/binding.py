@@ -19,7 +19,7 @@ from qkv.oracle.stages import allowed
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import MaskMeaning
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 LEAVE = object()
 """What a giver returns for an argument that is best left to its default."""
 
@@ -30,8 +30,8 @@ class MaskForm:
 
     Attributes:
         meaning: what its entries mean.
-        axes: how many axes it has: 2 ``(query, key)``, 3 ``(batch, query, key)``, 4 ``(batch, 1, query, key)``; 1 stands
-            for ``(batch, key)``, which can say padding only.
+        axes: how many axes it has: 2 ``(query, key)``, 3 ``(batch, query, key)``, 4 ``(batch, 1, query, key)``; 1
+            stands for ``(batch, key)``, which can say padding only.
         numbers: whether a boolean is given as 0.0 and 1.0.
     """
 
@@ -108,7 +108,7 @@ class Signature:
             found.add("padding")
         for role in ("documents", "bias", "sinks"):
             if self.has(role):
-                found.add(role)  # type: ignore[arg-type]  # the three are Extras by the same names
+                found.add(role)
         return frozenset(found)
 
     def bound(self, giver: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -273,20 +273,20 @@ def _tables(spec: AttentionSpec, inputs: Inputs) -> tuple[Array, Array]:
     return np.cos(angles) * spec.rope.attention_factor, np.sin(angles) * spec.rope.attention_factor
 
 
-class NotApplicable(Exception):
+class NotApplicable(Exception):  # noqa: N818 - a signal, not an error
     """A probe that can't be said through this candidate's arguments: it's left out, and nothing is held against it."""
 
 
 def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMeaning | None) -> Iterator[MaskForm]:
-    """Forms a mask argument may want, the likeliest first: the meaning given, or hinted at by the source, or all three."""
+    """Forms a mask argument may want, likeliest first: the meaning given, or hinted at by the source, or all three."""
     if not signature.has("mask"):
         yield MaskForm()
         return
     for said in [meaning] if meaning else _ordered(hint):
         for axes in (2, 4, 3, 1):
-            yield MaskForm(said, axes)  # type: ignore[arg-type]  # axes is one of the three
+            yield MaskForm(said, axes)
             if said != "additive":
-                yield MaskForm(said, axes, numbers=True)  # type: ignore[arg-type]
+                yield MaskForm(said, axes, numbers=True)
 
 
 def _ordered(hint: MaskMeaning | None) -> list[MaskMeaning]:

@@ -11,7 +11,7 @@ import numpy as np
 from qkv.adapters.messages import Call, DType, Framework, Hosting, Reply, Returned
 from qkv.errors import CandidateError
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 DTYPES: tuple[DType, ...] = ("float64", "float32", "bfloat16", "float16")
 
@@ -85,7 +85,7 @@ def outcome(reply: Reply, given: DType, output: Returned, weights: Array | None)
 
 
 def _coarseness(dtype: str) -> int:
-    return DTYPES.index(dtype) if dtype in DTYPES else 0  # type: ignore[arg-type]
+    return DTYPES.index(dtype) if dtype in DTYPES else 0
 
 
 def found(reply: Reply, shaped: Callable[[Array], Array | None], expected: str) -> Returned:

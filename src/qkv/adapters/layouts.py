@@ -1,4 +1,4 @@
-"""Layouts: the order of the axes that a candidate takes and gives, to and from qkv's own ``(batch, head, token, dim)``."""
+"""Layouts: the order of a candidate's axes, to and from qkv's own ``(batch, head, token, dim)``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from qkv.vocabulary import Layout
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 AXES = "BHTD"
 
@@ -66,7 +66,7 @@ _AXIS_OF = {name: axis for axis, names in _NAMES.items() for name in names}
 
 
 def layouts_said(text: str) -> list[Layout]:
-    """Layouts that a docstring, comment or annotation spells out: ``(B, H, T, D)``, ``"batch seq heads dim"``, ``bhtd``."""
+    """Layouts that a docstring, comment or annotation states: ``(B, H, T, D)``, ``"batch seq heads dim"``, ``bhtd``."""
     found: list[Layout] = []
     for words in _groups(text):
         axes = "".join(_AXIS_OF.get(word, "?") for word in words)

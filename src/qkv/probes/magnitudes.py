@@ -20,7 +20,7 @@ def peaked(setting: Setting) -> Iterator[Probe]:
         yield Probe(f"peaked {name}", "softcap, mask fills, precision", setting.inputs(name, queries=tokens, gain=gain))
 
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 SHIFT = -300.0
 """What is added to every score, roughly. Softmax doesn't mind; a hidden score of -100 stands above all visible ones."""
@@ -47,14 +47,16 @@ def _shifted_heads(setting: Setting, inputs: Inputs) -> dict[str, Array]:
 
 def _shifted_tokens(setting: Setting, inputs: Inputs) -> Array:
     """Tokens with a common part along the direction that lowers the scores most, over all heads together."""
-    parameters, spec = inputs.parameters, setting.spec
-    query = parameters.q_proj.weight.reshape(spec.num_heads, -1, inputs.x.shape[-1])
-    key = parameters.k_proj.weight.reshape(spec.kv_heads, -1, inputs.x.shape[-1])
+    parameters, x, spec = inputs.parameters, inputs.x, setting.spec
+    assert parameters is not None
+    assert x is not None
+    query = parameters.q_proj.weight.reshape(spec.num_heads, -1, x.shape[-1])
+    key = parameters.k_proj.weight.reshape(spec.kv_heads, -1, x.shape[-1])
     key = np.repeat(key, spec.group_size, axis=0)
     form = np.einsum("hde,hdf->ef", query, key) * spec.scale_for(query.shape[1]) / spec.num_heads
     values, vectors = np.linalg.eigh((form + form.T) / 2)
     length = (SHIFT / min(values[0], -1e-3)) ** 0.5
-    return inputs.x + min(length, 30.0) * vectors[:, 0]
+    return x + min(length, 30.0) * vectors[:, 0]
 
 
 @probe
