@@ -1,7 +1,7 @@
 """Confusion table: faults x styles of writing attention. What share is detected, what share is named rightly?
 
-Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--write]``. The candidates are judged in this process,
-so that the framework is imported once; everything else is as at the command line.
+Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--write]``. The candidates are judged in this
+process, so that the framework is imported once; everything else is as at the command line.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class Row:
     def named_rightly(self) -> bool:
         """Whether the planted faults were named, first or as having the same numbers."""
         named = {*self.named, *self.also}
-        return all(fault in named or any(named & same for same in SAME_NUMBERS if fault in same) for fault in self.planted)
+        return all(
+            fault in named or any(named & same for same in SAME_NUMBERS if fault in same) for fault in self.planted
+        )
 
     @property
     def missed(self) -> bool:
@@ -130,12 +132,16 @@ def summary(rows: list[Row]) -> str:
         if faulty:
             detected = sum(row.detected for row in faulty)
             named = sum(row.detected and row.named_rightly for row in faulty)
-            lines.append(f"{kind}s: {len(faulty)} files, detected {detected / len(faulty):.1%}, named rightly {named / len(faulty):.1%}")
+            lines.append(
+                f"{kind}s: {len(faulty)} files, detected {detected / len(faulty):.1%}, "
+                f"named rightly {named / len(faulty):.1%}"
+            )
     alarms = sum(row.verdict != Verdict.RIGHT for row in right)
     lines.append(f"right: {len(right)} files, false alarms {alarms}")
     lines += [
         f"  missed: {row.style} / {row.label} -> {row.verdict} {' + '.join(row.named)}"
-        + (f" (or {', '.join(row.also)})" if row.also else "") + (f" [{row.why[:150]}]" if row.why else "")
+        + (f" (or {', '.join(row.also)})" if row.also else "")
+        + (f" [{row.why[:150]}]" if row.why else "")
         for row in rows
         if row.missed
     ]
@@ -174,7 +180,8 @@ def main() -> None:
             if chosen.verbose:
                 print(style_name(style), file=sys.stderr, flush=True)
     print(summary(rows))
-    print(f"seconds a file: median {sorted(row.seconds for row in rows)[len(rows) // 2]:.2f}, most {max(row.seconds for row in rows):.2f}")
+    seconds = sorted(row.seconds for row in rows)
+    print(f"seconds a file: median {seconds[len(seconds) // 2]:.2f}, most {seconds[-1]:.2f}")
     if chosen.write:
         TABLE.write_text(f"# Confusion table\n\n{table(rows)}\n\n```\n{summary(rows)}\n```\n")
 

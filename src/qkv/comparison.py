@@ -60,7 +60,7 @@ class Expectation:
         return Comparison(self, got, difference)
 
     def agrees(self, output: Floats) -> float | None:
-        """The largest error in units of the tolerance where every row agrees; None where one doesn't. For quick searches."""
+        """The largest error in units of the tolerance; None where a row disagrees. For quick searches."""
         rows = as_rows(output, self.num_heads)
         error = np.abs(rows - self.rows).max(axis=-1) / self.tolerance
         worst = float(np.max(error, where=self.judged, initial=0.0))
@@ -131,7 +131,7 @@ def as_rows(output: Floats, num_heads: int) -> Floats:
 def expectation(run: Run, dtype: str, *, judge_empty_rows: bool = True) -> Expectation:
     """What the oracle's finished run expects of a candidate that computes in ``dtype``.
 
-    A candidate in float64 is held to float32's rounding: many right ones keep a softmax or a rope table in float32 inside.
+    A candidate in float64 is held to float32's rounding: many right ones keep a softmax or a rope table in float32.
     """
     held_to = "float32" if dtype == "float64" else dtype
     num_heads = 1 if _projects(run) else run.spec.num_heads
@@ -150,7 +150,7 @@ def _projects(run: Run) -> bool:
 
 
 def judged_rows(run: Run, num_heads: int, judge_empty_rows: bool) -> Bools:
-    """Which rows count, ``(batch, query, head)``: not padding, and empty ones only if the spec's rule for them is meant."""
+    """Which rows count, ``(batch, query, head)``: not padding, and empty ones only if their rule is meant."""
     batch, _, query_len, key_len = run.weights.shape
     judged = np.ones((batch, query_len, num_heads), dtype=bool)
     is_token = run.inputs.is_token

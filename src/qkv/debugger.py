@@ -56,6 +56,7 @@ class Request:
 
     @property
     def judge_empty_rows(self) -> bool:
+        """Whether the user said what a row without keys gets."""
         return "empty_row" in self.given
 
 

@@ -292,7 +292,7 @@ def _share_left(observation: Observation, variant: Variant) -> float:
 
 
 def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
-    """Pairs of faults that give the screen's numbers; one of the two may be invisible there and show on other probes."""
+    """Pairs of faults that give the screen's numbers; one of them may be invisible there and show on other probes."""
     run = screen.expected.run
     seen: dict[bytes, list[tuple[Variant, Run]]] = {}
     unseen: list[Variant] = []

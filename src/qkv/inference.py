@@ -211,7 +211,7 @@ def _qk_norm(facts: Facts, said: Intention) -> Iterator[Intention]:
 
 
 def attribute(facts: Facts, role: str, kind: Callable[[Any], Any]) -> tuple[str, Any] | None:
-    """Name and value of the attribute with this role, the one nearest to the candidate itself; None where it has none."""
+    """Name and value of the attribute with this role, the one nearest to the candidate; None where it has none."""
     found = []
     for name, value in facts.attributes.items():
         if role_of(name.rpartition(".")[2]) != role or value is None or isinstance(value, str):

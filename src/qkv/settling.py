@@ -131,7 +131,7 @@ class Trial:
 
     @property
     def nearness(self) -> tuple[int, int, float]:
-        """Order among readings: fewer refusals, fewer probes that can't be said, then the share of probes that agree."""
+        """Order among readings: fewer refusals, fewer probes that can't be said, then the share that agrees."""
         return -len(self.refused), -self.unsaid, self.agreeing / max(len(self.observations), 1)
 
 

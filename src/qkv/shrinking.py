@@ -13,7 +13,7 @@ from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.errors import QkvError
 from qkv.oracle import Inputs
 from qkv.probes import Probe
-from qkv.settling import Trial
+from qkv.settling import Reading, Trial
 
 
 def smallest(trial: Trial, diagnosis: Diagnosis) -> Observation | None:
@@ -42,7 +42,7 @@ def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
     return observation.reproduced_by(given.output) is not None
 
 
-def _resized(trial: Trial, sizes: Abilities) -> object:
+def _resized(trial: Trial, sizes: Abilities) -> Reading:
     reading = trial.reading
     if not sizes.free_sizes:
         return reading

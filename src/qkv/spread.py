@@ -18,15 +18,20 @@ def describe_spread(wrong: Bools, judged: Bools) -> str:
     """
     if not wrong.any():
         return "every row is right"
-    parts = [_queries(wrong.any(axis=2), judged.any(axis=2))]
-    parts += _subset("head", wrong.any(axis=(0, 1)))
-    parts += _subset("sequence", wrong.any(axis=(1, 2)))
+    parts = [_queries(_any(wrong, 2), _any(judged, 2))]
+    parts += _subset("head", _any(wrong, (0, 1)))
+    parts += _subset("sequence", _any(wrong, (1, 2)))
     return ", ".join(parts)
 
 
+def _any(rows: Bools, axes: int | tuple[int, ...]) -> Bools:
+    """Whether any is true along these axes. An array always, where NumPy's types allow for a single boolean."""
+    return np.asarray(rows.any(axis=axes))
+
+
 def _queries(wrong: Bools, judged: Bools) -> str:
-    per_query = wrong.any(axis=0)
-    right = [int(query) for query in np.flatnonzero(~per_query & judged.any(axis=0))]
+    per_query = _any(wrong, 0)
+    right = [int(query) for query in np.flatnonzero(~per_query & _any(judged, 0))]
     bad = [int(query) for query in np.flatnonzero(per_query)]
     if not right:
         return "every row is wrong" if len(bad) > 1 else "the only row is wrong"

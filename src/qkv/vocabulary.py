@@ -1,4 +1,4 @@
-"""The words that every other module uses: stages, axes, and the few conventions that libraries contradict each other on."""
+"""The words that every other module uses: stages, axes, and the conventions that libraries contradict each other on."""
 
 from __future__ import annotations
 

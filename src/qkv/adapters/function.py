@@ -74,7 +74,7 @@ class FunctionReading:
         """
         spec = self.spec.but(head_dim=inputs.query.shape[-1])  # type: ignore[union-attr]  # a function is given them
         give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
-        tensors = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
+        tensors: dict[str, Any] = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
 
         def giver(role: str) -> Any:
             return to_layout(tensors[role], self.layout) if role in tensors else give(role)

@@ -160,6 +160,15 @@ def module_readings(
     """Every way of reading a built module, the likeliest first. Its parameters get new values, so that none hides.
 
     Args:
+        caller: calls the module.
+        facts: what is known of it.
+        spec: the intention.
+        layout: the order of the axes of its tokens, where it is given.
+        mask_meaning: what its mask means, where that is given.
+        given: names of the arrays that are the projections, by role, as the user gave them.
+        extra: values for arguments of the call by name, as the user gave them.
+        seed: seed of the new values.
+        max_tokens: the most tokens it takes.
         specify: the spec with the sizes that the parameters show.
     """
     signature = Signature.of(facts.call, extra)

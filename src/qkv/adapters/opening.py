@@ -138,7 +138,8 @@ def sized_by(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str]
     kv_heads = kv_width // head_dim
     if kv_heads < 1 or kv_width % head_dim or num_heads % kv_heads:
         raise CandidateError(
-            f"k_proj gives {kv_width} channels, which is no number of heads of {head_dim} that {num_heads} query heads can share",
+            f"k_proj gives {kv_width} channels, which is no number of heads of {head_dim} "
+            f"that {num_heads} query heads can share",
             hint="say which arrays are the projections: --weights k_proj=NAME",
         )
     value_dim = parameters.v_proj.weight.shape[0] // kv_heads

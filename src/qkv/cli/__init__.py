@@ -58,4 +58,4 @@ def main() -> None:
     qkv check my_attention.py            judge the attention in a file
     qkv check my_attention.py:Name       one of several
     qkv check kernel.py:f --causal --heads 6 --kv-heads 2 --layout BTHD
-    """
+    """  # noqa: D301 - click wants the character itself, which a raw string has not

@@ -103,7 +103,7 @@ CATALOGUE: dict[str, Fault] = {}
 
 
 def fault(
-    id: str,
+    id: str,  # noqa: A002 - the field is called so in the catalogue
     stage: Stage,
     *,
     title: str,

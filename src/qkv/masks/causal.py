@@ -18,6 +18,7 @@ class Causal(Mask):
     ahead: int = 0
 
     def allows(self, at: Positions) -> Array:
+        """True where the key stands no more than ``ahead`` after the query."""
         return at.key <= at.query + self.ahead
 
     def __str__(self) -> str:

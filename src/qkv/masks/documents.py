@@ -12,6 +12,7 @@ class Documents(Mask):
     """A query sees the keys of its own document. Everything is one document where none are given."""
 
     def allows(self, at: Positions) -> Array:
+        """True where query and key are of one document."""
         if at.query_document is None or at.key_document is None:
             return at.everywhere
         return at.query_document == at.key_document

@@ -12,6 +12,7 @@ class Everything(Mask):
     """Every query may attend to every key."""
 
     def allows(self, at: Positions) -> Array:
+        """True everywhere."""
         return at.everywhere
 
     def __str__(self) -> str:

@@ -68,6 +68,7 @@ class And(Mask):
     right: Mask
 
     def allows(self, at: Positions) -> Array:
+        """True where both masks allow it."""
         return self.left.allows(at) & self.right.allows(at)
 
     def __str__(self) -> str:
@@ -85,6 +86,7 @@ class Or(Mask):
     right: Mask
 
     def allows(self, at: Positions) -> Array:
+        """True where either mask allows it."""
         return self.left.allows(at) | self.right.allows(at)
 
     def __str__(self) -> str:
@@ -99,6 +101,7 @@ class Not(Mask):
     of: Mask
 
     def allows(self, at: Positions) -> Array:
+        """True where the mask does not allow it."""
         return ~self.of.allows(at)
 
     def __str__(self) -> str:

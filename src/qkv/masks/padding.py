@@ -12,6 +12,7 @@ class Padding(Mask):
     """A query sees only keys that are tokens. What a *query* that is padding gets is nobody's business."""
 
     def allows(self, at: Positions) -> Array:
+        """True where the key is a token."""
         if at.key_is_token is None:
             return at.everywhere
         return at.key_is_token & at.everywhere

@@ -19,6 +19,7 @@ class Prefix(Mask):
             raise SpecError(f"prefix is {self.length}, and must be 0 or more: it counts the tokens all queries see.")
 
     def allows(self, at: Positions) -> Array:
+        """True where the key is one of the first ``length``."""
         return at.key + 0 * at.query < self.length
 
     def __str__(self) -> str:

@@ -25,6 +25,7 @@ class SlidingWindow(Mask):
             )
 
     def allows(self, at: Positions) -> Array:
+        """True where query and key are less than ``size`` apart."""
         return (at.query - at.key < self.size) & (at.key - at.query < self.size)
 
     def __str__(self) -> str:

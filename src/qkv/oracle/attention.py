@@ -21,13 +21,13 @@ def run_stages(spec: AttentionSpec, inputs: Inputs, replacements: Replacements =
         replacements: stages done another way than the right one.
 
     Returns:
-        The finished run; ``run.output`` is ``(batch, query, width)`` and ``run.before[stage]`` what each stage was given.
+        The finished run; ``run.output`` is ``(batch, query, width)``, ``run.before[stage]`` what each stage was given.
     """
     return resume(Run(spec, inputs), replacements)
 
 
 def resume(run: Run, replacements: Replacements, first: int = 0) -> Run:
-    """``run`` taken from stage number ``first`` to the end. It must have been made without the replacements before that."""
+    """``run`` taken from stage number ``first`` to the end. Up to there, it must be made without the replacements."""
     before = dict(run.before)
     for stage in list(STAGES)[first:]:
         before[stage] = run

@@ -1,4 +1,4 @@
-"""What an attention is given: tokens and parameters, or query, key and value made already; and the masks that come along."""
+"""What an attention is given: tokens and parameters, or query, key and value made already; and masks."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Parameters:
         out_proj: ``num_heads * value_dim`` to the output; None where there is none.
         q_norm: normalisation of the query, see ``AttentionSpec.qk_norm``.
         k_norm: normalisation of the key.
-        fused: the array that holds q, k and v in one, as the candidate stores it turned to ``(out, in)``; None where they
-            are apart. Only faults of its layout look at it.
+        fused: the array that holds q, k and v in one, as the candidate stores it turned to ``(out, in)``; None where
+            they are apart. Only faults of its layout look at it.
     """
 
     q_proj: Linear

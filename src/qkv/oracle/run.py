@@ -17,7 +17,7 @@ from qkv.vocabulary import Stage
 
 @dataclass(frozen=True)
 class Run:
-    """The tensors made so far. Each stage replaces the ones it changes; ``before[stage]`` keeps what the stage was given.
+    """The tensors made so far. Each stage replaces those it changes; ``before[stage]`` keeps what the stage was given.
 
     Attributes:
         spec: what is computed.

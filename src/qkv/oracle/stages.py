@@ -149,7 +149,7 @@ def bias(run: Run) -> Run:
 
 
 def allowed(run: Run) -> Array:
-    """The spec's mask, the call's own mask and the padding, all of which must allow a key. ``(batch, head, query, key)``."""
+    """Where the spec's mask, the call's own and the padding all allow the key, ``(batch, head, query, key)``."""
     at = run.positions()
     may_attend = run.spec.mask.allows(at)
     if at.key_is_token is not None:

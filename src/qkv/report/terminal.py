@@ -32,7 +32,7 @@ MOST_BLIND = 3
 def print_report(report: Report, console: Console, *, verbose: bool = False) -> None:
     """Prints the report. ``verbose`` adds every probe, and every fault that the probes could not show."""
     console.print(_headline(report, console))
-    for title, content in _sections(report, verbose):
+    for title, content in (*_findings(report), *_grounds(report, verbose)):
         console.print(_section(title, content))
     if report.repeat:
         console.print(Text.assemble(("  repeat    ", "bold"), report.repeat), soft_wrap=True)
@@ -69,7 +69,8 @@ def _section(title: str, content: RenderableType) -> RenderableType:
     return Padding(grid, (0, 0, 1, 2))
 
 
-def _sections(report: Report, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+def _findings(report: Report) -> Iterator[tuple[str, RenderableType]]:
+    """What was found out, and where it shows."""
     if report.why:
         yield "why", Text(report.why)
     if report.detail:
@@ -84,6 +85,10 @@ def _sections(report: Report, verbose: bool) -> Iterator[tuple[str, RenderableTy
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
         yield "by hand", _example(report.example)
+
+
+def _grounds(report: Report, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+    """What the verdict rests on: the spec, what was assumed, and the probes."""
     if report.spec is not None:
         yield "held to", Text(describe(report.spec))
     if report.assumptions:
@@ -112,8 +117,7 @@ def _where(report: Report) -> RenderableType:
         ),
         Text(report.spread),
     ]
-    for pair in report.rows:
-        lines.append(_side_by_side(pair.title, pair.expected, pair.got))
+    lines += [_side_by_side(pair.title, pair.expected, pair.got) for pair in report.rows]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
