@@ -1,7 +1,8 @@
 """Turns the annotations of qkv's tensor code, shapes included, into checks for as long as the tests run.
 
 Where arrays are made and changed, that is. The search over faults makes functions by the hundred thousand, and checking
-each would cost minutes; mypy checks those modules. The hook works on import, so it must stand here: before any test module has imported qkv.
+each would cost minutes; mypy checks those modules. The hook works on import, so it must stand here: before any test
+module has imported qkv.
 """
 
 from __future__ import annotations
