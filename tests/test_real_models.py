@@ -6,13 +6,12 @@ the result in its place for as long as the test runs.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import inspect
 import json
+import multiprocessing
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +20,52 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+sys.path.append(str(Path(__file__).parent / "real_models"))
 
-from qkv.adapters.host import Host
-from qkv.cli.options import given_fields
-from qkv.debugger import Request, judge
-from qkv.report import Report, Verdict
-
-# What users get: with every annotation checked, these runs would take minutes.
-pytestmark = pytest.mark.usefixtures("unchecked")
+from calls import call
+from plants import WRONG, Model, Plant
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
+
+Judge = Callable[..., Any]
+
+
+OPEN = {
+    "config bert_attention.py:eager": "a config states no empty_row, and yet the candidate is held to it",
+    "inferred gemma2_attention.py": "query_pre_attn_scalar is not read",
+    "inferred gpt_neox_attention.py": "the share of the head that turns is not read",
+    "inferred gpt_oss_attention.py": "yarn is not read",
+    "inferred torch_attention.py:multi_head": "is_causal of torch's own module is a hint beside a mask, not a mask",
+    "flags torch_attention.py:multi_head": "the same",
+    "kv-heads-tiled gpt_oss_attention.py": "a fault is held to the rounding of the right output, not to its own",
+    "sink-missing gpt_oss_attention.py": "the same",
+    "scale-missing bert_attention.py:eager": "the empty rows of the config",
+    "heads-merged-by-view bert_attention.py:eager": "the same",
+    "value-is-key bert_attention.py:eager": "the same",
+    "alibi-slopes mpt_attention.py": "this order of the slopes is not known",
+}
+"""What qkv does not do yet, and why. A case that starts to pass fails here, and its line goes."""
+
+
+def cases(how: str, candidates: Iterable[str]) -> list[Any]:
+    """The candidates, each as a parameter of its own."""
+    return [pytest.param(candidate, marks=open_marks(f"{how} {candidate}")) for candidate in candidates]
+
+
+def open_marks(case: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.xfail(reason=OPEN[case])] if case in OPEN else []
+
+
+@pytest.fixture(scope="module")
+def judging() -> Iterator[Judge]:
+    """Calls a function of real_models/judging.py in a process of its own, which is the same for all tests."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        yield lambda name, *args: process.submit(call, name, *args).result(timeout=120)
 
 
 # --- right ------------------------------------------------------------------------------------------------------------
 
-FROM_CONFIG = (
+FROM_TRANSFORMERS = (
     "gpt2_attention.py",
     "llama_attention.py",
     "mistral_attention.py",
@@ -61,422 +90,48 @@ FROM_TORCH: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("candidate", FROM_CONFIG)
-def test_an_attention_of_transformers_is_right_by_its_config(candidate: str, tmp_path: Path) -> None:
-    assert_right(judged_by_config(candidate, tmp_path))
+@pytest.mark.parametrize("candidate", cases("config", FROM_TRANSFORMERS))
+def test_an_attention_of_transformers_is_right_by_its_config(candidate: str, judging: Judge) -> None:
+    judgement = judging("by_config", candidate)
+    assert judgement.verdict == "right", judgement
 
 
-@pytest.mark.parametrize("candidate", [*FROM_CONFIG, *FROM_TORCH])
-def test_an_attention_is_right_by_what_it_says_of_itself(candidate: str) -> None:
-    assert_right(judge(Request(str(EXAMPLES / candidate)), Host()))
+@pytest.mark.parametrize("candidate", cases("inferred", [*FROM_TRANSFORMERS, *FROM_TORCH]))
+def test_an_attention_is_right_by_what_it_says_of_itself(candidate: str, judging: Judge) -> None:
+    judgement = judging("by_fields", candidate, {})
+    assert judgement.verdict == "right", judgement
 
 
-@pytest.mark.parametrize("candidate", FROM_TORCH)
-def test_an_attention_of_torch_is_right_by_flags(candidate: str) -> None:
-    assert_right(judge(Request(str(EXAMPLES / candidate), FROM_TORCH[candidate]), Host()))
+@pytest.mark.parametrize("candidate", cases("flags", FROM_TORCH))
+def test_an_attention_of_torch_is_right_by_flags(candidate: str, judging: Judge) -> None:
+    judgement = judging("by_fields", candidate, FROM_TORCH[candidate])
+    assert judgement.verdict == "right", judgement
 
 
-def test_the_command_says_right_and_exits_0(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("window", "code", "faults"), [(5, 0, []), (6, 1, ["window-off-by-one"])])
+def test_the_command_holds_an_attention_to_the_window_of_its_config(
+    window: int, code: int, faults: list[str], judging: Judge, tmp_path: Path
+) -> None:
     config = tmp_path / "config.json"
-    config.write_text(config_of("llama_attention.py"))
-    done = run_command("llama_attention.py", "--spec", str(config))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "right"
-
-
-def test_the_command_names_the_window_where_the_config_means_another(tmp_path: Path) -> None:
-    config = tmp_path / "config.json"
-    config.write_text(json.dumps({**json.loads(config_of("mistral_attention.py")), "sliding_window": 6}))
-    done = run_command("mistral_attention.py", "--spec", str(config))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert json.loads(done.stdout)["faults"][0]["id"] == "window-off-by-one"
+    config.write_text(
+        json.dumps({**json.loads(judging("config_of", "mistral_attention.py")), "sliding_window": window})
+    )
+    command = [Path(sys.executable).with_name("qkv"), "check", EXAMPLES / "mistral_attention.py"]
+    done = subprocess.run(
+        [*command, "--spec", config, "--format", "json"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert [fault["id"] for fault in json.loads(done.stdout)["faults"]] == faults
 
 
 # --- wrong ------------------------------------------------------------------------------------------------------------
 
-MODELS = "transformers.models"
-MASKS = "transformers.masking_utils"
-
-
-@dataclass(frozen=True)
-class Plant:
-    """One line changed.
-
-    Attributes:
-        fault: id of the fault that this makes.
-        where: name of the class or function that is changed, or ``module:name``; without a module, the model's own.
-        line: what stands there.
-        instead: what is put there.
-    """
-
-    fault: str
-    where: str
-    line: str
-    instead: str
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model's attention with the faults planted in it.
-
-    Attributes:
-        candidate: the adapter.
-        module: the module that the attention comes from.
-        plants: the faults.
-        given: fields of the spec; without any, the spec is the model's config.
-    """
-
-    candidate: str
-    module: str
-    plants: list[Plant]
-    given: dict[str, Any] = field(default_factory=dict)
-
-
-EAGER = "eager_attention_forward"
-ROPE = "apply_rotary_pos_emb"
-MERGE = Plant("heads-merged-by-view", EAGER, "attn_output.transpose(1, 2).contiguous()", "attn_output.contiguous()")
-UNSCALED = Plant("scale-missing", EAGER, " * scaling", "")
-OVER_QUERIES = Plant("softmax-over-queries", EAGER, "dim=-1", "dim=-2")
-OVER_HEADS = Plant("softmax-over-heads-or-batch", EAGER, "dim=-1", "dim=1")
-UNMASKED = Plant("causal-missing", EAGER, "attn_weights + attention_mask", "attn_weights")
-ONE_AHEAD = Plant("causal-one-ahead", f"{MASKS}:causal_mask_function", "kv_idx <= q_idx", "kv_idx <= q_idx + 1")
-STRICT = Plant("causal-strict", f"{MASKS}:causal_mask_function", "kv_idx <= q_idx", "kv_idx < q_idx")
-WIDER = Plant(
-    "window-off-by-one", f"{MASKS}:sliding_window_overlay", "q_idx - sliding_window", "q_idx - sliding_window - 1"
-)
-NARROWER = Plant(
-    "window-off-by-one", f"{MASKS}:sliding_window_overlay", "q_idx - sliding_window", "q_idx - sliding_window + 1"
-)
-NO_WINDOW = Plant("window-missing", f"{MASKS}:sliding_window_overlay", "kv_idx > q_idx - sliding_window", "kv_idx >= 0")
-INTERLEAVED = Plant(
-    "rope-layout-mixed",
-    "rotate_half",
-    "torch.cat((-x2, x1), dim=-1)",
-    "torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)",
-)
-NO_MINUS = Plant("rope-minus-missing", "rotate_half", "(-x2, x1)", "(x2, x1)")
-OTHER_WAY = Plant("rope-sign", "rotate_half", "(-x2, x1)", "(x2, -x1)")
-QUERY_ONLY = Plant("rope-one-sided", ROPE, "return q_embed, k_embed", "return q_embed, k")
-TILED = Plant(
-    "kv-heads-tiled",
-    "repeat_kv",
-    "hidden_states[:, :, None, :, :].expand(batch, num_key_value_heads, n_rep, slen, head_dim)",
-    "hidden_states[:, None].expand(batch, n_rep, num_key_value_heads, slen, head_dim)",
-)
-
-
-def value_is_key(attention: str) -> Plant:
-    return Plant("value-is-key", attention, "self.v_proj(hidden_states)", "self.k_proj(hidden_states)")
-
-
-WRONG = [
-    Model(
-        "gpt2_attention.py",
-        f"{MODELS}.gpt2.modeling_gpt2",
-        [
-            UNSCALED,
-            OVER_QUERIES,
-            OVER_HEADS,
-            UNMASKED,
-            ONE_AHEAD,
-            STRICT,
-            Plant(
-                "heads-merged-by-view",
-                EAGER,
-                "attn_output.transpose(1, 2)",
-                "attn_output.reshape(query.transpose(1, 2).shape)",
-            ),
-            Plant("scale-by-model-width", "GPT2Attention", "self.head_dim**-0.5", "self.embed_dim**-0.5"),
-            Plant(
-                "fused-qkv-layout",
-                "GPT2Attention",
-                "query_states, key_states, value_states = self.c_attn",
-                "query_states, value_states, key_states = self.c_attn",
-            ),
-            Plant(
-                "fused-qkv-layout",
-                "GPT2Attention",
-                "query_states, key_states, value_states = self.c_attn",
-                "key_states, query_states, value_states = self.c_attn",
-            ),
-            Plant(
-                "output-projection-missing",
-                "GPT2Attention",
-                "attn_output = self.c_proj(attn_output)",
-                "attn_output = attn_output",
-            ),
-        ],
-    ),
-    Model(
-        "llama_attention.py",
-        f"{MODELS}.llama.modeling_llama",
-        [
-            UNSCALED,
-            OVER_QUERIES,
-            ONE_AHEAD,
-            STRICT,
-            INTERLEAVED,
-            NO_MINUS,
-            OTHER_WAY,
-            QUERY_ONLY,
-            TILED,
-            MERGE,
-            value_is_key("LlamaAttention"),
-        ],
-    ),
-    Model(
-        "mistral_attention.py",
-        f"{MODELS}.mistral.modeling_mistral",
-        [
-            WIDER,
-            NARROWER,
-            NO_WINDOW,
-            STRICT,
-            UNSCALED,
-            OVER_QUERIES,
-            TILED,
-            MERGE,
-            INTERLEAVED,
-            value_is_key("MistralAttention"),
-        ],
-    ),
-    Model(
-        "qwen3_attention.py",
-        f"{MODELS}.qwen3.modeling_qwen3",
-        [
-            UNSCALED,
-            TILED,
-            MERGE,
-            INTERLEAVED,
-            ONE_AHEAD,
-            Plant(
-                "qk-norm-missing",
-                "Qwen3Attention",
-                "self.k_norm(self.k_proj(hidden_states).view(hidden_shape))",
-                "self.k_proj(hidden_states).view(hidden_shape)",
-            ),
-            Plant(
-                "qk-norm-missing",
-                "Qwen3Attention",
-                "self.q_norm(self.q_proj(hidden_states).view(hidden_shape))",
-                "self.q_proj(hidden_states).view(hidden_shape)",
-            ),
-            Plant(
-                "qk-norm-axis",
-                "Qwen3RMSNorm",
-                "hidden_states.pow(2).mean(-1, keepdim=True)",
-                "hidden_states.pow(2).mean((-2, -1), keepdim=True)",
-            ),
-        ],
-    ),
-    Model(
-        "gemma2_attention.py",
-        f"{MODELS}.gemma2.modeling_gemma2",
-        [
-            UNSCALED,
-            WIDER,
-            TILED,
-            MERGE,
-            Plant("softcap-missing", "Gemma2Attention", "softcap=self.attn_logit_softcapping", "softcap=None"),
-            Plant("scale-ignored", "Gemma2Attention", "config.query_pre_attn_scalar**-0.5", "self.head_dim**-0.5"),
-            Plant(
-                "softcap-other-constant",
-                "Gemma2Attention",
-                "softcap=self.attn_logit_softcapping",
-                "softcap=2 * self.attn_logit_softcapping",
-            ),
-        ],
-    ),
-    Model(
-        "gpt_neox_attention.py",
-        f"{MODELS}.gpt_neox.modeling_gpt_neox",
-        [
-            UNSCALED,
-            OVER_QUERIES,
-            STRICT,
-            INTERLEAVED,
-            MERGE,
-            Plant(
-                "rope-partial-frequencies",
-                "GPTNeoXRotaryEmbedding",
-                "dtype=torch.float) / dim",
-                "dtype=torch.float) / head_dim",
-            ),
-            Plant(
-                "rope-partial-ignored",
-                "GPTNeoXRotaryEmbedding",
-                "dim = int(head_dim * partial_rotary_factor)",
-                "dim = head_dim",
-            ),
-            Plant(
-                "fused-qkv-layout",
-                "GPTNeoXAttention",
-                "self.query_key_value(hidden_states).view(hidden_shape).transpose(1, 2)",
-                "self.query_key_value(hidden_states)"
-                ".unflatten(-1, (3, -1, self.head_size)).transpose(2, 3).flatten(3).transpose(1, 2)",
-            ),
-        ],
-    ),
-    Model(
-        "gpt_oss_attention.py",
-        f"{MODELS}.gpt_oss.modeling_gpt_oss",
-        [
-            UNSCALED,
-            WIDER,
-            TILED,
-            MERGE,
-            Plant(
-                "sink-missing",
-                EAGER,
-                "combined_logits = torch.cat([attn_weights, sinks], dim=-1)",
-                "combined_logits = torch.cat([attn_weights, sinks - float('inf')], dim=-1)",
-            ),
-            Plant(
-                "sink-of-other-head",
-                EAGER,
-                "module.sinks.reshape(1, -1, 1, 1)",
-                "module.sinks.roll(1).reshape(1, -1, 1, 1)",
-            ),
-            Plant(
-                "yarn-scale",
-                "GptOssRotaryEmbedding",
-                "return cos.to(x.dtype), sin.to(x.dtype)",
-                "return (cos / self.attention_scaling).to(x.dtype), (sin / self.attention_scaling).to(x.dtype)",
-            ),
-        ],
-    ),
-    Model(
-        "bert_attention.py:eager",
-        f"{MODELS}.bert.modeling_bert",
-        [
-            UNSCALED,
-            OVER_QUERIES,
-            OVER_HEADS,
-            MERGE,
-            Plant("mask-not-applied", EAGER, "attn_weights + attention_mask", "attn_weights"),
-            Plant("value-is-key", "BertSelfAttention", "value_layer = self.value(", "value_layer = self.key("),
-        ],
-    ),
-    Model(
-        "bert_attention.py:sdpa",
-        "transformers.integrations.sdpa_attention",
-        [
-            Plant(
-                "heads-merged-by-view",
-                "sdpa_attention_forward",
-                "attn_output.transpose(1, 2).contiguous()",
-                "attn_output.contiguous()",
-            ),
-            Plant("scale-missing", "sdpa_attention_forward", "scale=scaling", "scale=1.0"),
-            Plant("mask-not-applied", "sdpa_attention_forward", "attn_mask=attention_mask", "attn_mask=None"),
-            Plant("dropout-in-eval", "sdpa_attention_forward", "dropout_p=dropout", "dropout_p=0.5"),
-        ],
-    ),
-    Model(
-        "phi3_attention.py",
-        f"{MODELS}.phi3.modeling_phi3",
-        [
-            UNSCALED,
-            TILED,
-            MERGE,
-            Plant(
-                "value-is-key",
-                "Phi3Attention",
-                "value_states = qkv[..., query_pos + self.num_key_value_heads * self.head_dim :]",
-                "value_states = qkv[..., query_pos : query_pos + self.num_key_value_heads * self.head_dim]",
-            ),
-        ],
-    ),
-    Model(
-        "olmo2_attention.py",
-        f"{MODELS}.olmo2.modeling_olmo2",
-        [
-            UNSCALED,
-            TILED,
-            MERGE,
-            Plant(
-                "qk-norm-missing",
-                "Olmo2Attention",
-                "self.k_norm(self.k_proj(hidden_states))",
-                "self.k_proj(hidden_states)",
-            ),
-            Plant(
-                "qk-norm-axis",
-                "Olmo2RMSNorm",
-                "hidden_states.pow(2).mean(-1, keepdim=True)",
-                "hidden_states.unflatten(-1, (-1, 8)).pow(2).mean(-1).repeat_interleave(8, -1)",
-            ),
-        ],
-    ),
-    Model(
-        "bloom_attention.py",
-        f"{MODELS}.bloom.modeling_bloom",
-        [
-            Plant("scale-missing", "BloomAttention", "alpha=self.inv_norm_factor", "alpha=1.0"),
-            Plant("alibi-missing", "BloomAttention", "beta=self.beta", "beta=0.0"),
-            Plant(
-                "alibi-sign",
-                "build_alibi_tensor",
-                "slopes[..., None] * arange_tensor",
-                "-slopes[..., None] * arange_tensor",
-            ),
-            Plant("heads-merged-by-view", "BloomAttention", "x = x.permute(0, 2, 1, 3)", "x = x.contiguous()"),
-        ],
-    ),
-    Model(
-        "mpt_attention.py",
-        f"{MODELS}.mpt.modeling_mpt",
-        [
-            Plant("scale-missing", "MptAttention", " * self.softmax_scale", ""),
-            Plant("alibi-missing", "MptAttention", "attention_scores + position_bias", "attention_scores"),
-            Plant(
-                "alibi-slopes",
-                "build_mpt_alibi_tensor",
-                "[slopes[:, 1::2, ...], slopes[:, ::2, ...]]",
-                "[slopes[:, ::2, ...], slopes[:, 1::2, ...]]",
-            ),
-            Plant(
-                "heads-merged-by-view",
-                "MptAttention",
-                "context_states.permute(0, 2, 1, 3).contiguous()",
-                "context_states.contiguous()",
-            ),
-        ],
-    ),
-    Model(
-        "torch_attention.py:CausalMultiHead",
-        "torch.nn.functional",
-        [
-            Plant(
-                "heads-merged-by-view",
-                "multi_head_attention_forward",
-                "attn_output.permute(2, 0, 1, 3).reshape(bsz * tgt_len, embed_dim)",
-                "attn_output.reshape(bsz, tgt_len, embed_dim).transpose(0, 1).reshape(bsz * tgt_len, embed_dim)",
-            ),
-            Plant(
-                "scale-missing",
-                "multi_head_attention_forward",
-                "q, k, v, attn_mask, dropout_p, is_causal",
-                "q, k, v, attn_mask, dropout_p, is_causal, scale=1.0",
-            ),
-            Plant(
-                "causal-inverted",
-                "multi_head_attention_forward",
-                "q, k, v, attn_mask, dropout_p, is_causal",
-                "q, k, v, attn_mask.mT, dropout_p, is_causal",
-            ),
-            Plant(
-                "value-is-key", "multi_head_attention_forward", "v = v.view(bsz, num_heads, src_len, head_dim)", "v = k"
-            ),
-        ],
-        {"num_heads": 6, "causal": True},
-    ),
-]
 PLANTED = [
     pytest.param(
         model,
         plant,
         id=f"{model.candidate.replace('_attention.py', '')}-{plant.fault}-{plant.where.rpartition(':')[2]}",
+        marks=open_marks(f"{plant.fault} {model.candidate}"),
     )
     for model in WRONG
     for plant in model.plants
@@ -484,17 +139,11 @@ PLANTED = [
 
 
 @pytest.mark.parametrize(("model", "plant"), PLANTED)
-def test_one_changed_line_is_named(model: Model, plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_in_place(model.module, plant, monkeypatch)
-    if model.given:
-        report = judge(Request(str(EXAMPLES / model.candidate), model.given), Host())
-    else:
-        report = judged_by_config(model.candidate, tmp_path)
-    assert report.verdict is Verdict.WRONG, report.why
-    assert [fault.id for fault in report.faults] == [plant.fault], report.why
+def test_one_changed_line_is_named(model: Model, plant: Plant, judging: Judge) -> None:
+    judgement = judging("with_plant", model, plant)
+    assert judgement.verdict == "wrong", judgement
+    assert judgement.faults == [plant.fault], judgement
 
-
-# --- torch's own, called wrongly --------------------------------------------------------------------------------------
 
 CALLED_WRONGLY = [
     ("causal_scaled_dot_product", "is_causal=True, ", "", "causal-missing"),
@@ -508,63 +157,13 @@ CALLED_WRONGLY = [
 
 
 @pytest.mark.parametrize(("name", "line", "instead", "fault"), CALLED_WRONGLY)
-def test_torch_called_wrongly_is_named(name: str, line: str, instead: str, fault: str, tmp_path: Path) -> None:
+def test_torch_called_wrongly_is_named(
+    name: str, line: str, instead: str, fault: str, judging: Judge, tmp_path: Path
+) -> None:
     source = (EXAMPLES / "torch_attention.py").read_text()
     assert line in source
     changed = tmp_path / "changed.py"
-    changed.write_text(
-        "import torch\n" + source.replace("from __future__ import annotations", "").replace(line, instead)
-    )
-    report = judge(Request(f"{changed}:{name}", FROM_TORCH[f"torch_attention.py:{name}"]), Host())
-    assert report.verdict is Verdict.WRONG, report.why
-    assert [named.id for named in report.faults] == [fault], report.why
-
-
-# --- helpers ----------------------------------------------------------------------------------------------------------
-
-
-def assert_right(report: Report) -> None:
-    assert report.verdict is Verdict.RIGHT, (report.why, report.detail, [fault.id for fault in report.faults])
-
-
-def judged_by_config(candidate: str, tmp_path: Path) -> Report:
-    """The report, as ``qkv check --spec config.json`` asks for it."""
-    config = tmp_path / "config.json"
-    config.write_text(config_of(candidate))
-    given, whole = given_fields({"spec_file": str(config)})
-    return judge(Request(str(EXAMPLES / candidate), given, whole), Host())
-
-
-def config_of(candidate: str) -> str:
-    """The adapter's model config, as the model's files would hold it."""
-    path = EXAMPLES / candidate.partition(":")[0]
-    found = importlib.util.spec_from_file_location(f"examples_{path.stem}", path)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module.CONFIG.to_json_string()
-
-
-def put_in_place(home: str, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the changed source in the place of the original."""
-    other, _, name = plant.where.rpartition(":")
-    module = importlib.import_module(other or home)
-    source = inspect.getsource(inspect.unwrap(getattr(module, name)))
-    assert plant.line in source, f"transformers has changed: {plant.line!r} is not in {name}"
-    made: dict[str, Any] = {}
-    exec(source.replace(plant.line, plant.instead, 1), vars(module), made)  # noqa: S102
-    monkeypatch.setattr(module, name, made[name])
-    if name == "sdpa_attention_forward":
-        monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS, "sdpa", made[name])  # type: ignore[arg-type]  # it has all it takes
-
-
-def run_command(candidate: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """What ``qkv check`` answers, run as a user would."""
-    return subprocess.run(
-        [Path(sys.executable).with_name("qkv"), "check", str(EXAMPLES / candidate), "--format", "json", *options],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    changed.write_text(source.replace("import torch.nn", "import torch\nimport torch.nn").replace(line, instead))
+    judgement = judging("by_fields", f"{changed}:{name}", FROM_TORCH[f"torch_attention.py:{name}"])
+    assert judgement.verdict == "wrong", judgement
+    assert judgement.faults == [fault], judgement

@@ -1,0 +1,37 @@
+"""The attention of Llama, with grouped heads.
+
+The class is that of transformers, with the rope and the mask that its model makes for it.
+Run `qkv check examples/llama_attention.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import LlamaConfig
+from transformers.masking_utils import create_causal_mask
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
+
+CONFIG = LlamaConfig(
+    hidden_size=48,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    num_hidden_layers=2,
+    attn_implementation="eager",
+)
+
+
+class CausalLlamaAttention(nn.Module):
+    """One layer's attention as a function of the tokens alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = LlamaAttention(CONFIG, layer_idx=0)
+        self.rotary_emb = LlamaRotaryEmbedding(CONFIG)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the attention adds to tokens (batch, token, embed)."""
+        positions = torch.arange(x.shape[1])[None]
+        mask = create_causal_mask(CONFIG, inputs_embeds=x, attention_mask=None, cache=None)
+        return self.attention(x, position_embeddings=self.rotary_emb(x, positions), attention_mask=mask)[0]

@@ -1,0 +1,37 @@
+"""The attention of Qwen3, whose heads normalise query and key.
+
+The class is that of transformers, with the rope and the mask that its model makes for it.
+Run `qkv check examples/qwen3_attention.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import Qwen3Config
+from transformers.masking_utils import create_causal_mask
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RotaryEmbedding
+
+CONFIG = Qwen3Config(
+    hidden_size=56,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=8,
+    num_hidden_layers=2,
+    attn_implementation="eager",
+)
+
+
+class CausalQwen3Attention(nn.Module):
+    """One layer's attention as a function of the tokens alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = Qwen3Attention(CONFIG, layer_idx=0)
+        self.rotary_emb = Qwen3RotaryEmbedding(CONFIG)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the attention adds to tokens (batch, token, embed)."""
+        positions = torch.arange(x.shape[1])[None]
+        mask = create_causal_mask(CONFIG, inputs_embeds=x, attention_mask=None, cache=None)
+        return self.attention(x, position_embeddings=self.rotary_emb(x, positions), attention_mask=mask)[0]
