@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.oracle import Run, StageFunction, run_stages
+from qkv.oracle import Replacements, Run, StageFunction, run_stages
 from qkv.oracle.stages import STAGES
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -38,12 +38,14 @@ class Expectation:
         tolerance: largest absolute error that still counts as rounding, ``(batch, query, head)``.
         judged: rows that count, ``(batch, query, head)``: not those of padding.
         num_heads: how many heads the output's last axis can be told apart into; 1 behind an output projection.
+        held_to: the dtype whose rounding is allowed for.
     """
 
     run: Run
     tolerance: Floats
     judged: Bools
     num_heads: int
+    held_to: str
 
     @cached_property
     def rows(self) -> Floats:
@@ -62,7 +64,8 @@ class Expectation:
     def agrees(self, output: Floats) -> float | None:
         """The largest error in units of the tolerance; None where a row disagrees. For quick searches."""
         rows = as_rows(output, self.num_heads)
-        error = np.abs(rows - self.rows).max(axis=-1) / self.tolerance
+        with np.errstate(invalid="ignore"):
+            error = np.abs(rows - self.rows).max(axis=-1) / self.tolerance
         worst = float(np.max(error, where=self.judged, initial=0.0))
         if worst <= 1.0:
             return worst
@@ -135,13 +138,22 @@ def expectation(run: Run, dtype: str, *, judge_empty_rows: bool = True) -> Expec
     """
     held_to = "float32" if dtype == "float64" else dtype
     num_heads = 1 if _projects(run) else run.spec.num_heads
+    judged = judged_rows(run, num_heads, judge_empty_rows)
+    return Expectation(run, tolerance_of(run, {}, held_to, num_heads), judged, num_heads, held_to)
+
+
+def tolerance_of(run: Run, replacements: Replacements, dtype: str, num_heads: int) -> Floats:
+    """How far rounding may take a candidate in ``dtype`` from a run that replaced these stages, row by row.
+
+    Raises:
+        QkvError: a replacement can't be made on these inputs.
+    """
     rows = as_rows(run.output, num_heads)
     with np.errstate(invalid="ignore"):
-        rounding = np.abs(as_rows(rounded_run(run, held_to).output, num_heads) - rows)
+        rounding = np.abs(as_rows(rounded_run(run, dtype, replacements).output, num_heads) - rows)
     rounding = np.nan_to_num(rounding, nan=0.0, posinf=0.0).max(axis=-1, initial=0.0)
     magnitude = np.abs(np.nan_to_num(rows)).max(axis=(1, 3), keepdims=True, initial=np.finfo(np.float64).tiny)[..., 0]
-    tolerance = np.maximum(MARGIN * rounding, FLOOR * EPSILON[held_to] * magnitude)
-    return Expectation(run, tolerance, judged_rows(run, num_heads, judge_empty_rows), num_heads)
+    return np.maximum(MARGIN * rounding, FLOOR * EPSILON[dtype] * magnitude)
 
 
 def _projects(run: Run) -> bool:
@@ -161,7 +173,7 @@ def judged_rows(run: Run, num_heads: int, judge_empty_rows: bool) -> Bools:
     return judged
 
 
-def rounded_run(run: Run, dtype: str) -> Run:
+def rounded_run(run: Run, dtype: str, replacements: Replacements) -> Run:
     """The same attention with every stage's tensors rounded to ``dtype``: what a plain implementation in it gives."""
 
     def rounding(stage: StageFunction) -> StageFunction:
@@ -174,7 +186,8 @@ def rounded_run(run: Run, dtype: str) -> Run:
 
     with np.errstate(all="ignore"):
         inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
-        return run_stages(run.spec, inputs, {name: rounding(stage) for name, stage in STAGES.items()})
+        stages = {**STAGES, **replacements}
+        return run_stages(run.spec, inputs, {name: rounding(stage) for name, stage in stages.items()})
 
 
 _TENSORS = ("query", "key", "value", "scores", "weights", "context", "output")

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from qkv.adapters.calling import Caller
-from qkv.adapters.construction import Construction
+from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.host import Host
 from qkv.adapters.messages import Facts, Hosting
-from qkv.adapters.opening import Conventions, constructions, kind_of, readings
+from qkv.adapters.opening import Conventions, as_built, constructions, readings
 from qkv.adapters.process import HostProcess
-from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose
+from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
+from qkv.findings import failed, report_on, words_of
 from qkv.inference import Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
-from qkv.report import CandidateWords, Disagreement, NamedFault, ProbeResult, Report, RowPair, Verdict
-from qkv.report.example import example_of
+from qkv.report import CandidateWords, Report
 from qkv.settling import Trial, settle
-from qkv.shrinking import smallest
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
-from qkv.spread import describe_spread
-from qkv.strength import strength
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,6 @@ class Request:
         time_limit: seconds that one call may take.
         memory_limit: bytes that the candidate may take.
         repeat: the command that asks the same again.
-        judge_empty_rows: whether a row without keys is held to the spec's rule.
     """
 
     target: Any
@@ -53,11 +49,6 @@ class Request:
     time_limit: float = 20.0
     memory_limit: int = 4 * 2**30
     repeat: str = ""
-
-    @property
-    def judge_empty_rows(self) -> bool:
-        """Whether the user said what a row without keys gets."""
-        return "empty_row" in self.given
 
 
 def check(
@@ -116,15 +107,14 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
 
 
 def _judged(host: Hosting, request: Request) -> Report:
-    words = CandidateWords(name=_name(request.target), file=_file(request.target))
+    words, repeat = CandidateWords(name=_name(request.target), file=_file(request.target)), _repeat(request)
     try:
         facts = host.open(str(request.target) if isinstance(request.target, Path) else request.target)
-        words = _words(facts)
-        trials = _settled(host, facts, request)
-        trial, diagnosis = _decided(trials)
+        words = words_of(facts)
+        trial, diagnosis = _decided(_settled(host, facts, request))
+        return report_on(trial.reading.facts, trial, diagnosis, repeat)
     except CandidateError as error:
-        return _failed(request, words, error)
-    return _report(request, facts, trial, diagnosis)
+        return failed(words, error, repeat)
 
 
 def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
@@ -138,9 +128,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     first_error: CandidateError | None = None
     for construction in constructions(facts, spec, request.conventions, said.stated):
         try:
-            ready = facts if construction is None else host.build(construction.kwargs)
-            meant = intentions(ready, _with_implied(said, construction, request))
-            return settle(_trials(host, ready, construction, meant, request))
+            return settle(_trials_of(host, facts, construction, said, request))
         except CandidateError as error:
             first_error = first_error or error
             if error.fatal:
@@ -149,14 +137,24 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     raise first_error
 
 
-def _with_implied(said: Intention, construction: Construction | None, request: Request) -> Intention:
-    """What was said, with what the constructor's arguments settle."""
+def _trials_of(
+    host: Hosting, facts: Facts, construction: Construction | None, said: Intention, request: Request
+) -> Iterator[Trial]:
+    """Every reading of a candidate that is built in one way."""
     if construction is None:
-        return said
-    implied = {name: value for name, value in construction.implied.items() if name not in request.given}
-    if implied and not request.whole_spec:
-        said = intention_from({**request.given, **implied}, whole=False)
-    return Intention(said.spec, said.stated, tuple(construction.assumptions))
+        yield from _trials(host, facts, None, intentions(facts, said), request)
+        return
+
+    def rebuild(sizes: Sizes) -> Iterator[Trial]:
+        short = replace(request, conventions=replace(request.conventions, short=True))
+        small = next(constructions(facts, said.spec, request.conventions, said.stated, sizes))
+        yield from _trials_of(host, facts, small, said, short)
+
+    ready = as_built(host.build(construction.kwargs), construction)
+    meant = intentions(ready, replace(said, assumptions=tuple(construction.assumptions)))
+    for trial in _trials(host, ready, construction, meant, request):
+        trial.rebuild = rebuild
+        yield trial
 
 
 def _trials(
@@ -165,9 +163,11 @@ def _trials(
     caller = Caller(host, facts.framework)
     errors = []
     for intention in meant:
+        if intention.if_refused and caller.dtype is not None:
+            continue
         try:
             for reading in readings(caller, facts, construction, intention.spec, request.conventions, intention.stated):
-                yield Trial(reading, intention, request.seed, request.judge_empty_rows)
+                yield Trial(reading, intention, request.seed, "empty_row" in intention.stated)
         except CandidateError as error:
             errors.append(error)
     if len(errors) == len(meant):
@@ -204,113 +204,6 @@ def _unless_gone(trial: Trial) -> None:
             raise error
 
 
-def _report(request: Request, facts: Facts, trial: Trial, diagnosis: Diagnosis) -> Report:
-    words = CandidateWords(**{**vars(_words(facts)), "dtype": trial.dtype})
-    base: dict[str, Any] = {
-        "candidate": words,
-        "spec": trial.reading.spec,
-        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions],
-        "probes": _probe_results(trial),
-        "repeat": _repeat(request),
-        "printed": trial.printed,
-    }
-    if trial.changed and trial.right:
-        return Report(Verdict.WRONG, faults=[_inputs_changed(trial)], spread="every row is right", **base)
-    if trial.right:
-        return Report(Verdict.RIGHT, spread="every row is right", strength=strength(trial.observations), **base)
-    failing = next(observation for observation in trial.observations if not observation.comparison.agrees)
-    shown = smallest(trial, diagnosis) or failing
-    return Report(
-        Verdict.WRONG,
-        first_disagreement=_first(failing, diagnosis),
-        rows=_rows(failing),
-        spread=describe_spread(failing.comparison.wrong, failing.expected.judged),
-        wrong=_wrong_rows(failing),
-        faults=_named(diagnosis.best),
-        alternatives=[fault for other in diagnosis.alternatives for fault in _named(other)],
-        example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
-        why="" if diagnosis.best else "no fault of the catalogue, and no pair of them, gives these numbers",
-        **base,
-    )
-
-
-def _first(failing: Observation, diagnosis: Diagnosis) -> Disagreement:
-    place = failing.comparison.first
-    assert place is not None
-    batch, query, head, channel = place
-    by_heads = failing.expected.num_heads > 1 or failing.expected.run.spec.num_heads == 1
-    return Disagreement(
-        probe=failing.probe.name,
-        batch=batch,
-        head=head if by_heads else None,
-        query=query,
-        key=None,
-        channel=channel,
-        expected=float(failing.expected.rows[place]),
-        got=float(failing.comparison.got[place]),
-    )
-
-
-def _rows(failing: Observation) -> list[RowPair]:
-    place = failing.comparison.first
-    assert place is not None
-    batch, query, head, _ = place
-    title = f"output of token {query}" + (f" in head {head}" if failing.expected.num_heads > 1 else "")
-    return [RowPair(title, failing.expected.rows[batch, query, head], failing.comparison.got[batch, query, head])]
-
-
-def _wrong_rows(failing: Observation) -> list[list[bool]]:
-    place = failing.comparison.first
-    assert place is not None
-    return [[bool(row) for row in head] for head in failing.comparison.wrong[place[0]].T]
-
-
-def _named(explanation: Explanation | None) -> list[NamedFault]:
-    if explanation is None:
-        return []
-    return [_named_fault(variant, explanation.error) for variant in explanation.variants]
-
-
-def _named_fault(variant: Variant, error: float) -> NamedFault:
-    fault = variant.fault
-    return NamedFault(fault.id, fault.stage.value, fault.title, fault.explanation, fault.repair, variant.note, error)
-
-
-def _inputs_changed(trial: Trial) -> NamedFault:
-    entry = CATALOGUE["inputs-changed"]
-    changed = ", ".join(sorted(trial.changed))
-    return NamedFault(
-        entry.id, entry.stage.value, entry.title, entry.explanation, entry.repair, f"changed: {changed}", 0.0
-    )
-
-
-def _probe_results(trial: Trial) -> list[ProbeResult]:
-    ran = [
-        ProbeResult(
-            observation.probe.name,
-            observation.probe.exposes,
-            observation.comparison.agrees,
-            observation.comparison.max_error,
-            float(observation.expected.tolerance.max()),
-        )
-        for observation in trial.observations
-    ]
-    refused = [
-        ProbeResult(probe.name, probe.exposes, None, None, None, error.message) for probe, error in trial.refused
-    ]
-    return ran + refused
-
-
-def _words(facts: Facts) -> CandidateWords:
-    return CandidateWords(facts.name, facts.file, facts.line, kind_of(facts), facts.framework)
-
-
-def _failed(request: Request, words: CandidateWords, error: CandidateError) -> Report:
-    return Report(
-        Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail, repeat=_repeat(request)
-    )
-
-
 def _name(target: Any) -> str:
     if isinstance(target, str | Path):
         return str(target).rpartition(":")[2] if ".py:" in str(target) else ""
@@ -322,5 +215,6 @@ def _file(target: Any) -> str:
 
 
 def _repeat(request: Request) -> str:
-    return request.repeat or f"qkv check {shlex.quote(str(request.target))} --seed {request.seed}" if isinstance(
-        request.target, str | Path) else ""  # fmt: skip
+    if request.repeat or not isinstance(request.target, str | Path):
+        return request.repeat
+    return f"qkv check {shlex.quote(str(request.target))} --seed {request.seed}"

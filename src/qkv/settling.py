@@ -6,7 +6,7 @@ next ones behind it: the diagnosis takes the first that a fault explains.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,6 +15,9 @@ import numpy as np
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import NotApplicable
 from qkv.adapters.calling import Outcome
+from qkv.adapters.construction import Sizes
+from qkv.adapters.doubts import Doubt
+from qkv.adapters.messages import Facts
 from qkv.comparison import expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
@@ -31,6 +34,11 @@ class Reading(Protocol):
     """A candidate together with one way of handing it inputs."""
 
     spec: AttentionSpec
+    facts: Facts
+
+    @property
+    def doubts(self) -> Sequence[Doubt]:
+        """What may be read wrongly, to be said where nothing else explains its numbers."""
 
     @property
     def abilities(self) -> Abilities:
@@ -52,13 +60,14 @@ class Trial:
         reading: the reading.
         intention: the intention it was read under.
         seed: seed of the inputs.
-        judge_empty_rows: whether the user said what an empty row gets.
+        judge_empty_rows: whether somebody said what an empty row gets.
         observations: the probes that ran.
         refused: name and error of the probes that the candidate could not be called with.
         unsaid: how many probes could not be put into its arguments.
         changed: arguments that it changed in place.
         printed: the end of what it printed.
         dtype: the coarsest precision it answered in.
+        rebuild: the same candidate built with other sizes, read in every way; None where its sizes are fixed.
     """
 
     reading: Reading
@@ -71,6 +80,7 @@ class Trial:
     changed: set[str] = field(default_factory=set)
     printed: str = ""
     dtype: str = "float64"
+    rebuild: Callable[[Sizes], Iterator[Trial]] | None = None
 
     @property
     def setting(self) -> Setting:
@@ -125,9 +135,24 @@ class Trial:
         return b"".join(np.round(array, 9).tobytes() for pair in pairs for array in pair)
 
     @property
+    def wrong(self) -> bool:
+        """Whether any probe disagrees."""
+        return self.agreeing < len(self.observations)
+
+    @property
     def right(self) -> bool:
         """Whether everything that ran agrees, and something did."""
-        return bool(self.observations) and self.agreeing == len(self.observations)
+        return bool(self.observations) and not self.wrong
+
+    @property
+    def broken(self) -> tuple[Probe, CandidateError] | None:
+        """The first probe that any candidate should take, and that this one could not be called with."""
+        return next(((probe, error) for probe, error in self.refused if not probe.optional), None)
+
+    @property
+    def doubts(self) -> Sequence[Doubt]:
+        """What may be read wrongly."""
+        return self.reading.doubts
 
     @property
     def nearness(self) -> tuple[int, int, float]:

@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 
 from qkv.adapters.abilities import Abilities
-from qkv.diagnosis import Diagnosis, Observation, under
-from qkv.errors import QkvError
+from qkv.adapters.construction import Sizes
+from qkv.diagnosis import Diagnosis, Observation
 from qkv.oracle import Inputs
 from qkv.probes import Probe
 from qkv.settling import Reading, Trial
@@ -19,17 +19,49 @@ from qkv.settling import Reading, Trial
 def smallest(trial: Trial, diagnosis: Diagnosis) -> Observation | None:
     """The first of ever larger inputs on which the candidate is wrong, in the way that was diagnosed."""
     failing = [observation for observation in trial.observations if not observation.comparison.agrees]
-    for probe, sizes in _growing(trial):
-        small = replace(trial, reading=_resized(trial, sizes), observations=[], refused=[])
+    for small, probe in _growing(trial):
         try:
             observation = small.observe(probe)
-        except (QkvError, Exception) as error:  # noqa: BLE001 - an example is a courtesy: no failure of it may cost the report
-            if isinstance(error, QkvError) and getattr(error, "fatal", False):
-                return None
+        except Exception as error:  # noqa: BLE001 - an example is a courtesy: no failure of it may cost the report
+            if getattr(error, "fatal", False):
+                break
             continue
         if not observation.comparison.agrees and _same_fault(observation, diagnosis):
             return observation
     return min(failing, key=lambda observation: observation.cost, default=None)
+
+
+def _growing(trial: Trial) -> Iterator[tuple[Trial, Probe]]:
+    """Trials of ever larger sizes, each with probes of ever more tokens."""
+    able = trial.reading.abilities
+    if able.free_sizes:
+        for sizes in _all_sizes(able, trial):
+            yield from _probes(replace(trial, reading=_resized(trial, sizes), observations=[], refused=[]), short=True)
+    elif trial.rebuild is not None:
+        for small in _rebuilt(trial):
+            yield from _probes(small, short=True)
+    yield from _probes(trial, short=False)
+
+
+def _rebuilt(trial: Trial) -> Iterator[Trial]:
+    """The candidate built with sizes that a person can follow, and read as before."""
+    able, spec = trial.reading.abilities, trial.reading.spec
+    grouped = spec.group_size > 1
+    assert trial.rebuild is not None
+    for heads in (1, 2, 4):
+        kv_heads = max(heads // 2, 1) if grouped else heads
+        if heads > able.num_heads or (grouped and heads == 1):
+            continue
+        sizes = Sizes(2 * heads, heads, kv_heads, 2, 2, max(able.max_tokens or 8, 8))
+        try:
+            same = (small for small in trial.rebuild(sizes) if small.reading.assumptions == trial.reading.assumptions)
+            small = next(same, None)
+        except Exception as error:  # noqa: BLE001 - as in smallest
+            if getattr(error, "fatal", False):
+                return
+            continue
+        if small is not None:
+            yield small
 
 
 def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
@@ -38,8 +70,7 @@ def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
     if not any(variant.replacements for variant in diagnosis.best.variants):
         return True
     with np.errstate(all="ignore"):
-        given = under(diagnosis.best.variants, observation.expected.run)
-    return observation.reproduced_by(given.output) is not None
+        return observation.reproduced_under(diagnosis.best.variants) is not None
 
 
 def _resized(trial: Trial, sizes: Abilities) -> Reading:
@@ -52,14 +83,11 @@ def _resized(trial: Trial, sizes: Abilities) -> Reading:
     return replace(reading, spec=spec)  # type: ignore[type-var]  # every reading is a dataclass
 
 
-def _growing(trial: Trial) -> Iterator[tuple[Probe, Abilities]]:
-    able = trial.reading.abilities
-    all_sizes = list(_all_sizes(able, trial)) if able.free_sizes else [able]
-    for sizes, (batch, queries, keys) in product(all_sizes, _lengths(able)):
-        setting = replace(trial.setting, abilities=sizes, seed=trial.seed + 1)
+def _probes(trial: Trial, *, short: bool) -> Iterator[tuple[Trial, Probe]]:
+    setting = replace(trial.setting, seed=trial.seed + 1)
+    for batch, queries, keys in _lengths(setting.abilities):
         inputs = setting.inputs("small", batch=batch, queries=queries, keys=keys)
-        inputs = rounded(inputs) if sizes.free_sizes else inputs
-        yield Probe("smallest", "checking by hand", inputs), sizes
+        yield trial, Probe("smallest", "checking by hand", rounded(inputs) if short else inputs)
 
 
 def _all_sizes(able: Abilities, trial: Trial) -> Iterator[Abilities]:
@@ -85,5 +113,8 @@ def _lengths(able: Abilities) -> Iterator[tuple[int, int, int]]:
 
 
 def rounded(inputs: Inputs) -> Inputs:
-    """The same inputs with short numbers: halves, so that a person can do the sums."""
-    return inputs.map(lambda array: np.round(2 * array) / 2 if array.dtype.kind == "f" else array)
+    """The same inputs with short numbers, no two equal where they can help it, so that a person can do the sums."""
+    parameters = inputs.parameters
+    return inputs.map(lambda array: np.round(2 * array) / 2 + 0.0 if array.dtype.kind == "f" else array).but(
+        parameters=parameters
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from qkv.adapters.abilities import Extra
 from qkv.adapters.messages import Argument
 from qkv.adapters.names import call_role_of
 from qkv.errors import CandidateError
-from qkv.masks import Causal, Everything, SlidingWindow
+from qkv.masks import Causal, Everything, Prefix, SlidingWindow
 from qkv.oracle import Inputs
 from qkv.oracle.run import Run
 from qkv.oracle.stages import allowed
@@ -182,7 +182,9 @@ def extras(
         "padding": padded,
         "lengths": lengths,
         "documents": lambda: _documents(signature, inputs),
-        "bias": lambda: LEAVE if inputs.bias is None else inputs.bias,
+        "bias": lambda: _bias(signature, inputs),
+        "prefix": lambda: _prefix(spec),
+        "freqs_cis": lambda: _complex_table(spec, inputs),
         "causal": lambda: spec.masks(Causal),
         "scale": lambda: spec.scale if spec.scale is not None else _required(signature, "scale", spec.head_dim),
         "dropout": lambda: 0.0 if signature.roles["dropout"].required else LEAVE,
@@ -194,7 +196,7 @@ def extras(
         "cos": lambda: _tables(spec, inputs)[0],
         "sin": lambda: _tables(spec, inputs)[1],
         "rope": lambda: tuple(table[None] for table in _tables(spec, inputs)),
-        "position_ids": lambda: np.arange(query_len) + spec.offset_for(query_len, key_len),
+        "position_ids": lambda: _position_ids(signature, spec, inputs),
         "query_offset": lambda: spec.offset_for(query_len, key_len),
         "num_heads": lambda: spec.num_heads,
         "num_kv_heads": lambda: spec.kv_heads,
@@ -208,7 +210,7 @@ def extras(
 
 def _none_where_required(signature: Signature, role: str) -> Any:
     """None for a cache or the like that has no default; the default where there is one."""
-    known_absent = ("cache", "return_weights", "freqs_cis")
+    known_absent = ("cache", "return_weights")
     return None if role in known_absent and signature.roles[role].required else LEAVE
 
 
@@ -221,13 +223,34 @@ def _handed(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Array:
     if signature.has("padding") or signature.has("lengths"):
         inputs = inputs.but(is_token=None)
     if signature.has("causal") and spec.mask == Causal():
-        spec = spec.but(mask=type(spec).mask)
+        spec = spec.but(mask=Everything())
     query_len, key_len = inputs.lengths
     scores = np.broadcast_to(np.float64(0.0), (inputs.batch, 1, query_len, key_len))
     if inputs.may_attend is not None:
         inputs = inputs.but(may_attend=inputs.may_attend[:, :1])
     may_attend: Array = allowed(Run(spec, inputs, scores=scores))
     return may_attend
+
+
+def _bias(signature: Signature, inputs: Inputs) -> Any:
+    if inputs.bias is not None:
+        return inputs.bias
+    query_len, key_len = inputs.lengths
+    return np.zeros((1, 1, query_len, key_len)) if signature.roles["bias"].required else LEAVE
+
+
+def _prefix(spec: AttentionSpec) -> Any:
+    lengths = [part.length for part in spec.mask.parts() if isinstance(part, Prefix)]
+    return lengths[0] if lengths else LEAVE
+
+
+def _position_ids(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
+    """Positions of the queries, ``(batch, query)``; left to the default where that can only be the same."""
+    query_len, key_len = inputs.lengths
+    if not signature.roles["position_ids"].required and query_len == key_len:
+        return LEAVE
+    at = np.arange(query_len) + spec.offset_for(query_len, key_len)
+    return np.broadcast_to(at, (inputs.batch, query_len))
 
 
 def _right_padded_lengths(is_token: Array) -> Array:
@@ -257,6 +280,14 @@ def _window(signature: Signature, spec: AttentionSpec) -> Any:
 
 def _scalar(argument: Argument) -> bool:
     return argument.required or argument.default is not None or "int" in argument.annotation
+
+
+def _complex_table(spec: AttentionSpec, inputs: Inputs) -> Any:
+    """``exp(i * position * frequency)``, ``(query, pair)``, as Meta's Llama hands it over."""
+    if spec.rope is None:
+        return LEAVE
+    cos, sin = _tables(spec.but(rope=replace(spec.rope, pairing="adjacent")), inputs)
+    return cos[:, ::2] + 1j * sin[:, ::2]
 
 
 def _tables(spec: AttentionSpec, inputs: Inputs) -> tuple[Array, Array]:

@@ -95,12 +95,14 @@ def found(reply: Reply, shaped: Callable[[Array], Array | None], expected: str) 
         CandidateError: no array has such a shape.
     """
     for returned in reply.returned:
-        if returned.array.dtype.kind not in "fiu":
+        if returned.array.dtype.kind != "f":
             continue
         output = shaped(returned.array)
         if output is not None:
             return Returned(returned.path, output.astype(np.float64), returned.dtype)
+    kinds = {returned.dtype for returned in reply.returned if returned.array.dtype.kind != "f"}
+    of = f" of {', '.join(sorted(kinds))}" if kinds else ""
     raise CandidateError(
-        f"the candidate returned {reply.result or 'nothing'}; expected {expected}",
+        f"the candidate returned {reply.result or 'nothing'}{of}; expected floating numbers, {expected}",
         hint="return the context vectors; if the axes are in another order, say so with --layout",
     )

@@ -119,7 +119,7 @@ def _pack(value: Any, arrays: list[Array], seen: dict[int, int]) -> Any:
     if isinstance(value, Mapping):
         return ["dict", *([_pack(key, arrays, seen), _pack(item, arrays, seen)] for key, item in value.items())]
     if isinstance(value, CandidateError):
-        return ["CandidateError", value.message, value.hint, value.detail]
+        return ["CandidateError", value.message, value.hint, value.detail, value.fatal]
     if type(value).__name__ in _RECORDS:
         return [type(value).__name__, *(_pack(getattr(value, field.name), arrays, seen) for field in fields(value))]
     raise CandidateError(f"a {type(value).__name__} can't be passed to or from a candidate, only arrays and scalars")
@@ -165,8 +165,8 @@ def _unpack(value: Any, arrays: list[Array]) -> Any:
     if kind in ("list", "tuple"):
         return contents if kind == "list" else tuple(contents)
     if kind == "CandidateError":
-        message, hint, detail = map(str, contents)
-        return CandidateError(message, hint=hint, detail=detail)
+        message, hint, detail, fatal = contents
+        return CandidateError(str(message), hint=str(hint), detail=str(detail), fatal=fatal is True)
     return _record(_RECORDS[kind], contents)
 
 

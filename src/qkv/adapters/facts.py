@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
+import os
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -34,6 +36,7 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
     plain = is_plain_function(value)
     cls = value if is_class else type(value)
     told_by = value if is_class or plain else cls
+    foreign = bool(file) and not _stands_in(told_by, file)
     return Facts(
         name=name,
         what="class" if is_class else "function" if plain else "object",
@@ -41,7 +44,8 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
         is_module=is_module_class(cls),
         class_name=getattr(value, "__name__", name) if is_class or plain else cls.__name__,
         file=file,
-        line=_line(told_by),
+        line=0 if foreign else _line(told_by),
+        foreign=foreign,
         doc=inspect.cleandoc(told_by.__doc__ or "") if isinstance(told_by.__doc__, str) else "",
         source=_source(told_by),
         init=arguments_of(value) if is_class else (),
@@ -49,6 +53,7 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
         attributes=_capped(_attributes(value)),
         arrays={} if is_class or plain else array_facts(value),
         submodules={} if is_class or plain else _submodules(value),
+        config={} if is_class or plain else _huggingface_config(value),
         members=tuple(members),
     )
 
@@ -68,6 +73,25 @@ def _line(value: Any) -> int:
         return inspect.getsourcelines(inspect.unwrap(original(value)))[1]
     except (OSError, TypeError, ValueError, SyntaxError, IndexError):
         return 0
+
+
+def _stands_in(value: Any, file: str) -> bool:
+    """Whether it is defined in that file; True where nobody can tell."""
+    try:
+        found = inspect.getsourcefile(inspect.unwrap(original(value)))
+        return found is None or os.path.realpath(found) == os.path.realpath(file)
+    except (OSError, TypeError, ValueError):
+        return True
+
+
+def _huggingface_config(value: Any) -> Mapping[str, Any]:
+    """The first Hugging Face config that the object or one of its parts holds, as JSON holds it."""
+    parts = value.modules() if is_module(value) else [value]
+    for part in parts:
+        config = getattr(part, "config", None)
+        if config is not None and hasattr(config, "to_dict") and getattr(config, "model_type", ""):
+            return json.loads(json.dumps(config.to_dict(), default=str))
+    return {}
 
 
 # --- scalars ----------------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
 from qkv.adapters.calling import Caller, Outcome, found, outcome
+from qkv.adapters.doubts import Doubt
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
 from qkv.adapters.messages import Facts
 from qkv.errors import CandidateError
@@ -30,6 +31,7 @@ class FunctionReading:
         layout: order of the axes.
         mask_form: how a mask is written for it.
         padding_form: how padding is written for it.
+        doubts: what may be read wrongly.
     """
 
     caller: Caller
@@ -39,6 +41,7 @@ class FunctionReading:
     layout: Layout
     mask_form: MaskForm = field(default_factory=MaskForm)
     padding_form: MaskForm = field(default_factory=MaskForm)
+    doubts: Sequence[Doubt] = ()
 
     @property
     def abilities(self) -> Abilities:
@@ -136,6 +139,8 @@ def _layouts(facts: Facts, spec: AttentionSpec) -> list[Layout]:
     annotations = " ".join(argument.annotation for argument in facts.call)
     said = layouts_said(f"{facts.doc}\n{annotations}\n{facts.source}")
     usual: list[Layout] = ["BHTD", "BTHD", "HTD", "THD", "BTD", "TD"]
+    if Signature.of(facts.call).has("lengths") or Signature.of(facts.call).has("padding"):
+        usual = [layout for layout in usual if layout not in BATCHLESS]
     ordered = [*said, *(layout for layout in usual if layout not in said)]
     return [layout for layout in ordered if layout not in HEADLESS or spec.num_heads == 1 or layout in said]
 

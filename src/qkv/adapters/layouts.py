@@ -50,6 +50,10 @@ def merged_output(array: Array, layout: Layout, sizes: tuple[int, int, int, int]
         return np.ascontiguousarray(heads_last).reshape(batch, queries, heads * dim)
     if array.shape == (batch, queries, heads * dim):
         return array
+    if layout in ("BHTD", "BTHD") and heads != queries:
+        other: Layout = "BTHD" if layout == "BHTD" else "BHTD"
+        if array.shape == tuple(by_axis[axis] for axis in other):
+            return merged_output(array, other, sizes)
     if batch == 1 and array.shape == (queries, heads * dim):
         return array[None]
     return None

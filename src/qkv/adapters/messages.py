@@ -65,7 +65,8 @@ class Facts:
         is_module: whether it is, or builds, a ``torch.nn.Module``.
         class_name: name of its class; of the function where it is one.
         file: the file it stands in, as given; empty for objects handed over in Python.
-        line: first line of its definition, or 0.
+        line: first line of its definition in that file, or 0.
+        foreign: whether it is defined elsewhere, in a library that the file uses.
         doc: its docstring.
         source: its source text; empty where it can't be had.
         init: arguments of its constructor, for classes.
@@ -74,6 +75,7 @@ class Facts:
             ``{"num_heads": 4, "config.n_head": 4, "attn.batch_first": False}``.
         arrays: its parameters and buffers by the name they have in its state dict.
         submodules: class name of every submodule by dotted name.
+        config: the Hugging Face config that it holds, as a mapping; empty where it holds none.
         members: other candidates in the same file, by name: what the user could have meant.
     """
 
@@ -84,6 +86,7 @@ class Facts:
     class_name: str
     file: str = ""
     line: int = 0
+    foreign: bool = False
     doc: str = ""
     source: str = ""
     init: Sequence[Argument] = ()
@@ -91,6 +94,7 @@ class Facts:
     attributes: Mapping[str, Scalar] = field(default_factory=dict)
     arrays: Mapping[str, ArrayFacts] = field(default_factory=dict)
     submodules: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
     members: Sequence[str] = ()
 
 

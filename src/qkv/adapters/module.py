@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from qkv.adapters.abilities import Abilities, Extra
 from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
+from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import padding_forms, source_meaning
 from qkv.adapters.messages import Facts
 from qkv.adapters.projections import ProjectionReading, randomised, readings_of
@@ -40,6 +42,7 @@ class TokensReading:
         mask_form: how a mask is written for it.
         padding_form: how padding is written for it.
         max_tokens: longest sequence it takes.
+        doubts: what may be read wrongly.
     """
 
     caller: Caller
@@ -54,6 +57,7 @@ class TokensReading:
     mask_form: MaskForm = field(default_factory=MaskForm)
     padding_form: MaskForm = field(default_factory=MaskForm)
     max_tokens: int | None = None
+    doubts: Sequence[Doubt] = ()
 
     @property
     def abilities(self) -> Abilities:
@@ -154,8 +158,9 @@ def module_readings(
     given: Mapping[str, str],
     extra: dict[str, Any],
     seed: int,
+    short: bool,
     max_tokens: int | None,
-    specify: Callable[[AttentionSpec, Parameters], AttentionSpec],
+    specify: Callable[[AttentionSpec, Parameters], Iterator[tuple[AttentionSpec, Sequence[Doubt]]]],
 ) -> Iterator[TokensReading]:
     """Every way of reading a built module, the likeliest first. Its parameters get new values, so that none hides.
 
@@ -169,37 +174,52 @@ def module_readings(
         extra: values for arguments of the call by name, as the user gave them.
         seed: seed of the new values.
         max_tokens: the most tokens it takes.
-        specify: the spec with the sizes that the parameters show.
+        caller: calls the module.
+        facts: what it says of itself.
+        spec: the intention.
+        layout: order of the axes of tokens, where it is known.
+        mask_meaning: what its mask argument means, where it is known.
+        given: names of projections that the user gave.
+        extra: values for arguments of its call by name.
+        seed: seed of the new parameters.
+        short: whether the new parameters are short numbers.
+        max_tokens: longest sequence it takes.
+        specify: the spec with the sizes that the parameters show, and what is not sure of them.
     """
     signature = Signature.of(facts.call, extra)
     if not (signature.has("x") or signature.has("query")):
         signature = _first_as_x(signature, facts)
     projections = readings_of(facts, spec, given)
+    if not projections:
+        raise CandidateError(
+            f"{facts.name} has no learned arrays, and takes no query, key and value either",
+            hint="a function or a module that only mixes takes query, key and value",
+        )
     state = caller.host.state()
     names = sorted({name for reading in projections for name in reading.names})
     new = randomised(facts, names, state, np.random.default_rng([seed, 1]))
-    new |= _well_conditioned(projections[0], {**state, **new}, names)
+    new = (
+        {name: short_numbers(array) for name, array in new.items()}
+        if short
+        else new | _well_conditioned(projections[0], {**state, **new}, names)
+    )
     caller.host.assign(new)
     state = {**state, **new}
     for reading in projections:
-        parameters = reading.parameters(state)
-        read = specify(spec, parameters)
-        yield from _with_forms(
-            TokensReading(
-                caller, facts, read, signature, parameters, reading.words, reading.sinks(state), max_tokens=max_tokens
-            ),
-            layout,
-            mask_meaning,
-        )
+        parameters, sinks = reading.parameters(state), reading.sinks(state)
+        for read, doubts in specify(spec, parameters):
+            one = TokensReading(caller, facts, read, signature, parameters, reading.words, sinks, max_tokens=max_tokens)
+            yield from _with_forms(replace(one, doubts=[*doubts, *_unassigned(reading)]), layout, mask_meaning)
 
 
 def _with_forms(
     reading: TokensReading, layout: TokenLayout | None, mask_meaning: MaskMeaning | None
 ) -> Iterator[TokensReading]:
-    layouts = [layout] if layout else token_layouts(reading.facts)
-    torch_own = reading.facts.class_name == "MultiheadAttention" and not reading.facts.file
+    torch_own = reading.facts.class_name == "MultiheadAttention"
     hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source)
-    for said in layouts:
+    for said in [layout] if layout else token_layouts(reading.facts):
+        if said == "TE" and reading.facts.is_module and not layout and reading.caller.dtype is not None:
+            continue  # it takes a batch: without one it is not meant
         for form in mask_forms(reading.signature, mask_meaning, hint):
             for padding in padding_forms(reading.signature, mask_meaning):
                 yield replace(reading, layout=said, mask_form=form, padding_form=padding)
@@ -209,7 +229,23 @@ def token_layouts(facts: Facts) -> list[TokenLayout]:
     """Layouts that the candidate may mean: batch first, unless it says of itself that it isn't."""
     if facts.attributes.get("batch_first") is False:
         return ["TBE"]
-    return ["BTE"] if facts.is_module else ["BTE", "TE"]
+    return ["BTE", "TBE", "TE"] if _TIME_FIRST.search(f"{facts.doc} {facts.source}") else ["BTE", "TE"]
+
+
+_TIME_FIRST = re.compile(
+    r"time\s*(x|\u00d7|,)\s*batch|seq\w*\s*,\s*batch|\b(T|L|S|N),\s*(B|N|bsz|batch)\b|"
+    r"\w*(len|time|steps|tokens)\w*\s*,\s*(b|bs|bsz|batch\w*|n)\s*,\s*\w+\s*=\s*\w+\.(shape|size)",
+    re.IGNORECASE,
+)
+"""What code and comments look like that keep the tokens on the first axis."""
+
+
+def _unassigned(reading: ProjectionReading) -> list[Doubt]:
+    names = getattr(reading, "unassigned", ())
+    if not names:
+        return []
+    why = f"it learns arrays that were not recognised as projections: {', '.join(names)}"
+    return [Doubt(why, f"say which they are: --weights out_proj={names[0]}")]
 
 
 def _first_as_x(signature: Signature, facts: Facts) -> Signature:
@@ -235,6 +271,11 @@ def _well_conditioned(reading: ProjectionReading, state: Mapping[str, Array], na
                 even = orthogonal(matrix)
                 return {name: np.ascontiguousarray(even.T) if turned else even}
     return {}
+
+
+def short_numbers(array: Array) -> Array:
+    """The array in halves, so that a person can do the sums."""
+    return np.round(2 * array) / 2 + 0.0
 
 
 def orthogonal(matrix: Array) -> Array:

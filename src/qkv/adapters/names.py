@@ -22,21 +22,21 @@ def _table(**roles: str) -> Mapping[str, tuple[str, ...]]:
 
 ROLES: Mapping[str, tuple[str, ...]] = _table(
     # Channels of a token; for the names it begins with see INCOMING.
-    embed_dim="d_in in_features input_dim in_dim input_size dim_in in_channels din query_size query_dim q_dim "
+    embed_dim="d_in in_features input_dim in_dim input_size dim_in in_channels din n_in query_size query_dim q_dim "
     "embed_dim embedding_dim embed_size embedding_size emb_dim emb_size emb d_embed d_embedding n_embd "
     "n_embed hidden_size hidden_dim hidden d_hidden d_model dim_model model_dim model_size model_width "
     "dim width channels n_state n_channels num_channels features num_features feature_dim n_features "
-    "token_dim units num_units size d c e k",
+    "token_dim units num_units size d c e k hid_dim nx",
     # Channels of all heads together: what q_proj puts out.
     out_dim="d_out out_features output_dim out_dim dim_out output_size out_channels dout num_hiddens inner_dim "
-    "attn_dim attention_dim d_attn qkv_dim qk_dim proj_dim all_head_size hidden_size_out",
+    "attn_dim attention_dim d_attn qkv_dim qk_dim proj_dim all_head_size hidden_size_out n_out",
     # Channels of a token of the sequence that key and value come from.
     source_dim="kdim vdim key_size value_size kv_dim context_dim cross_attention_dim encoder_dim d_context "
     "memory_dim encoder_hidden_size dim_context d_memory d_cross d_in_kv",
     num_heads="num_heads n_heads n_head heads head nhead nheads h num_attention_heads n_attention_heads num_head "
     "n_q_heads num_q_heads num_query_heads n_query_heads q_heads query_heads attention_heads attn_heads "
     "heads_num encoder_attention_heads decoder_attention_heads n_local_heads num_attn_heads no_of_heads "
-    "number_of_heads",
+    "number_of_heads n_h",
     num_kv_heads="num_kv_heads n_kv_heads n_kv_head num_key_value_heads kv_heads n_key_value_heads num_kv_head "
     "n_kvheads kv_head multi_query_group_num n_query_groups num_query_groups kv_n_heads n_local_kv_heads "
     "num_kv_groups num_groups n_groups n_kv_groups kv_groups groups",
@@ -75,6 +75,8 @@ ROLES: Mapping[str, tuple[str, ...]] = _table(
     rope="rope use_rope rotary use_rotary apply_rope rotary_embedding use_rotary_emb rotary_embeddings",
     scale="scale softmax_scale sm_scale scaling attn_scale attention_scale scale_factor scaling_factor qk_scale "
     "softmax_scaling attention_multiplier norm_factor inv_norm_factor",
+    # What scores are divided by.
+    temperature="temperature",
     query_pre_attn_scalar="query_pre_attn_scalar",
     qk_norm="qk_norm use_qk_norm qk_layernorm use_qk_layernorm qk_normalization normalize_qk qknorm use_qknorm",
     sinks="sinks sink use_sinks use_sink attention_sinks attn_sinks attention_sink add_sink",
@@ -128,6 +130,8 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     rope="position_embeddings rope rotary_pos_emb rotary_emb cos_sin rotary_embeddings rope_cache rotary rope_emb",
     # One complex array, or the angles.
     freqs_cis="freqs_cis freqs_complex freqs freq_cis rope_freqs frequencies pos_cis",
+    # How many tokens at the beginning everybody sees; for each sequence, or one for all.
+    prefix="prefix_len prefix_length prefix num_prefix n_prefix prefix_lens",
     query_offset="query_offset start_pos offset q_offset start position_offset cache_len past_len past_length "
     "pos_offset",
     num_heads="num_heads n_heads n_head heads nhead nheads num_attention_heads n_q_heads num_q_heads num_query_heads",
@@ -169,7 +173,9 @@ _AS_MODULE = _words(
     "{} {}_proj proj_{} {}proj w_{} w{} {}_w to_{} to{} {}_lin lin_{} {}_linear linear_{} {}linear {}_projection "
     "projection_{} {}_layer layer_{} fc_{} {}_fc {}_net {}_transform {}_map {}_dense dense_{} {}_matrix matrix_{} "
     "{}_mat mat_{} attn_{} att_{} {}_attn self_{} {}_weight weight_{} {}_weights weights_{} {}_proj_weight "
-    "w_{}_weight {}_transformation {}_conv conv_{} {}_kernel {}_param {}_fn {}_embed mixed_{} fused_{} c_{} {}_head"
+    "w_{}_weight {}_transformation {}_conv conv_{} {}_kernel {}_param {}_fn {}_embed mixed_{} fused_{} c_{} {}_head "
+    "p_{} p{} {}_layers {}_projs {}_linears {}_heads {}_lins {}_nets {}_projections {}_matrices layers_{} projs_{} "
+    "linears_{} heads_{} {}s_proj to_{}s w_{}s"
 )
 _AS_BIAS = _words("b_{} b{} {}_b bias_{} {}_bias {}_proj_bias b_{}_proj w_{}_bias")
 _AS_NORM = _words(
@@ -196,9 +202,11 @@ def _spelled(templates: tuple[str, ...], words: tuple[str, ...], more: str = "")
     return tuple(dict.fromkeys([*(shape.format(word) for word in words for shape in templates), *_words(more)]))
 
 
+_OUTPUTS = "c_proj w0 w_0 w_out wout unify_heads unifyheads proj_out w_concat wconcat"
+
 PROJECTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {role: _spelled(_AS_MODULE, _WORDS_FOR[role]) for role in "qkv"}
-    | {"out": _spelled(_AS_MODULE, _WORDS_FOR["out"], "c_proj w0 w_0 w_out wout unify_heads unifyheads proj_out")}
+    | {"out": _spelled(_AS_MODULE, _WORDS_FOR["out"], _OUTPUTS)}
     | {role: _spelled(_AS_MODULE, words) for role, words in _FUSED.items()}
 )
 """What projections are called in a state dict: q, k, v, the output's, and arrays that hold several in that order."""
@@ -250,12 +258,15 @@ def norm_role(name: str) -> str | None:
 # --- constructors -----------------------------------------------------------------------------------------------------
 
 INCOMING: tuple[str, ...] = _words(
-    "d_in in_features input_dim in_dim input_size dim_in in_channels din query_size query_dim q_dim"
+    "d_in in_features input_dim in_dim input_size dim_in in_channels din n_in query_size query_dim q_dim"
 )
 """Names of ``embed_dim`` that say "what comes in": another name of that role beside one means ``out_dim``."""
 
 KV_HEADS_OR_GROUP_SIZE: tuple[str, ...] = _words("num_kv_groups num_groups n_groups n_kv_groups kv_groups groups")
 """Names that are the number of key/value heads in some code, and how many queries share one in other code."""
+
+HEADS_IF_WHOLE: tuple[str, ...] = _words("n")
+"""Names that are the number of heads where a constructor needs them as an int, beside one for the embedding."""
 
 CONFIGS: tuple[str, ...] = _words(
     "config cfg args params hparams conf model_args opt configuration model_config options settings hp "

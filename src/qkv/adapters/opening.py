@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 from qkv.adapters.binding import Signature
 from qkv.adapters.calling import Caller
-from qkv.adapters.construction import Construction, alternatives, arguments_for, default_sizes
+from qkv.adapters.construction import Construction, Sizes, alternatives, arguments_for, default_sizes
+from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.layouts import HEADLESS
-from qkv.adapters.messages import Facts
+from qkv.adapters.messages import Facts, Scalar
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
-from qkv.errors import CandidateError
+from qkv.adapters.projections import possible_heads
+from qkv.errors import CandidateError, nearest
 from qkv.oracle import Parameters
 from qkv.spec import AttentionSpec
-from qkv.vocabulary import MaskMeaning
+from qkv.vocabulary import Layout, MaskMeaning
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Conventions:
         weights: its projections' names.
         call: values for further arguments of its call.
         seed: seed of its new parameters.
+        short: whether its new parameters are short numbers, for an example to be checked by hand.
     """
 
     layout: str | None = None
@@ -38,6 +41,7 @@ class Conventions:
     weights: Mapping[str, str] = field(default_factory=dict)
     call: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    short: bool = False
 
 
 TOKEN_LAYOUTS = ("BTE", "TBE", "TE")
@@ -45,15 +49,16 @@ TOKEN_LAYOUTS = ("BTE", "TBE", "TE")
 
 def kind_of(facts: Facts) -> str:
     """``module``, ``function of query, key and value`` or ``function of x and weights``."""
-    if facts.what != "function":
-        return "module"
     signature = Signature.of(facts.call)
+    core = not facts.arrays and signature.has("query", "key", "value")
+    if facts.what != "function" and not (facts.what == "object" and core):
+        return "module"
     takes_weights = signature.has("w_q") or signature.has("w_qkv")
     return "function of x and weights" if takes_weights else "function of query, key and value"
 
 
 def constructions(
-    facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]
+    facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str], sizes: Sizes | None = None
 ) -> Iterator[Construction | None]:
     """Every set of arguments a class may be built with, the one that hides least first; None for what is built already.
 
@@ -63,7 +68,7 @@ def constructions(
     if facts.what != "class":
         yield None
         return
-    sizes = default_sizes(spec, stated)
+    sizes = sizes or default_sizes(spec, stated)
     choices: dict[str, Any] = {"given": said.init, "stated": stated, "class_name": facts.class_name}
     yield arguments_for(facts.init, spec, sizes, **choices)
     yield from alternatives(facts.init, spec, sizes, **choices)
@@ -75,6 +80,7 @@ def readings(
 ) -> Iterator[FunctionReading | TokensReading]:  # fmt: skip
     """Every way of reading a candidate that is ready to be called, under one spec; the likeliest first."""
     kind = kind_of(facts)
+    _check_conventions(kind, facts, said)
     extra = dict(said.call)
     if kind == "function of query, key and value":
         yield from function_readings(
@@ -92,11 +98,10 @@ def readings(
                 mask_meaning=said.mask_meaning, extra=extra, seed=said.seed,
             )  # fmt: skip
     else:
-        heads = construction.sizes.num_heads if construction else None
         yield from module_readings(
             caller, facts, spec, layout=said.layout, mask_meaning=said.mask_meaning, given=said.weights, extra=extra,  # type: ignore[arg-type]
-            seed=said.seed, max_tokens=construction.sizes.context_length if construction else None,
-            specify=lambda spec, parameters: sized_by(spec, parameters, stated, heads),
+            seed=said.seed, short=said.short, max_tokens=construction.sizes.context_length if construction else None,
+            specify=lambda spec, parameters: sized_by(facts, spec, parameters, stated),
         )  # fmt: skip
 
 
@@ -121,14 +126,27 @@ def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str],
     return spec.but(num_heads=heads, head_dim=head_dim, embed_dim=embed, out_proj=out)
 
 
-def sized_by(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], heads: int | None) -> AttentionSpec:
-    """The spec with the sizes that a candidate's own parameters show.
+def sized_by(
+    facts: Facts, spec: AttentionSpec, parameters: Parameters, stated: frozenset[str]
+) -> Iterator[tuple[AttentionSpec, Sequence[Doubt]]]:
+    """The spec with the sizes that a candidate's own parameters show; several where its number of heads isn't said.
 
     Raises:
         CandidateError: the spec's heads don't fit the parameters.
     """
+    width = parameters.q_proj.weight.shape[0]
+    if "num_heads" in stated or spec.num_heads > 1:
+        yield _sized(spec, parameters, stated, spec.num_heads), ()
+        return
+    possible = possible_heads(facts, width)
+    doubt = Doubt("nothing it says of itself is known to be its number of heads", "say it: --heads N")
+    for _, number in possible:
+        yield _sized(spec, parameters, stated, number), (doubt,)
+    yield _sized(spec, parameters, stated, 1), ((doubt,) if possible else ())
+
+
+def _sized(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], num_heads: int) -> AttentionSpec:
     width, kv_width = parameters.q_proj.weight.shape[0], parameters.k_proj.weight.shape[0]
-    num_heads = heads if heads and "num_heads" not in stated and spec.num_heads == 1 else spec.num_heads
     if width % num_heads:
         raise CandidateError(
             f"q_proj gives {width} channels, which {num_heads} heads can't share evenly",
@@ -138,17 +156,50 @@ def sized_by(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str]
     kv_heads = kv_width // head_dim
     if kv_heads < 1 or kv_width % head_dim or num_heads % kv_heads:
         raise CandidateError(
-            f"k_proj gives {kv_width} channels, which is no number of heads of {head_dim} "
-            f"that {num_heads} query heads can share",
+            f"k_proj gives {kv_width} channels, no number of heads of {head_dim} for {num_heads} query heads to share",
             hint="say which arrays are the projections: --weights k_proj=NAME",
         )
-    value_dim = parameters.v_proj.weight.shape[0] // kv_heads
     return spec.but(
         num_heads=num_heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
-        value_dim=value_dim,
+        value_dim=parameters.v_proj.weight.shape[0] // kv_heads,
         embed_dim=parameters.q_proj.weight.shape[1],
         out_proj=parameters.out_proj is not None and (spec.out_proj or "out_proj" not in stated),
         projection_bias=any(p.bias is not None for p in (parameters.q_proj, parameters.k_proj, parameters.v_proj)),
     )
+
+
+def as_built(facts: Facts, construction: Construction) -> Facts:
+    """What a built candidate says of itself, with what its constructor was told: that is as good as an attribute."""
+    told: dict[str, Scalar] = {
+        name: value for name, value in construction.implied.items() if isinstance(value, int | float | bool | str)
+    }
+    if construction.sizes.num_heads > 1:
+        told["num_heads"] = construction.sizes.num_heads
+    return replace(facts, attributes={**told, **facts.attributes})
+
+
+def _check_conventions(kind: str, facts: Facts, said: Conventions) -> None:
+    """What the user said must have a place in this kind of candidate.
+
+    Raises:
+        CandidateError: it has none.
+    """
+    of_tokens = kind != "function of query, key and value"
+    if said.layout and (said.layout in TOKEN_LAYOUTS) != of_tokens:
+        known = TOKEN_LAYOUTS if of_tokens else get_args(Layout)
+        raise CandidateError(
+            f"--layout {said.layout} is no layout of a {kind}", hint=f"--layout with one of: {', '.join(known)}"
+        )
+    if said.weights and kind != "module":
+        raise CandidateError(f"--weights names arrays of a module, and {facts.name} is a {kind}", hint="leave it out")
+    if said.init and facts.what == "function":
+        raise CandidateError(f"--init is for a constructor, and {facts.name} is a function", hint="--call for its call")
+    names = {argument.name for argument in facts.call}
+    strange = [name for name in said.call if name not in names]
+    if strange and not any(argument.kind == "kwargs" for argument in facts.call):
+        raise CandidateError(
+            f"--call gives {strange[0]!r}, which {facts.name} does not take; {nearest(strange[0], names)}",
+            hint=f"its arguments: {', '.join(names)}",
+        )

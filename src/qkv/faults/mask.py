@@ -50,7 +50,7 @@ def _only_the_rule(run: Run) -> bool:
     ),
     repair="attn_scores = attn_scores.masked_fill(~may_attend, float('-inf'))  # masked_fill returns a new tensor",
     needs=[MASK],
-    commonness=3,
+    commonness=2,
 )
 def mask_not_applied(spec: AttentionSpec) -> Ways:
     """``A(i)`` = all keys, or all that one part hides."""
@@ -78,7 +78,7 @@ def mask_not_applied(spec: AttentionSpec) -> Ways:
     ),
     repair="out = F.scaled_dot_product_attention(q, k, v, attn_mask=~hidden)  # True = may attend",
     needs=[MASK],
-    commonness=3,
+    commonness=2,
 )
 def mask_inverted(spec: AttentionSpec) -> Ways:
     """``not A(i)``, for the whole mask or one part of it."""
@@ -106,7 +106,7 @@ def mask_inverted(spec: AttentionSpec) -> Ways:
     repair="may_attend = key_pos[None, :] <= query_pos[:, None]  # rows are queries, columns are keys",
     needs=[MASK],
     general=True,
-    commonness=1,
+    commonness=2,
 )
 def mask_transposed(spec: AttentionSpec) -> Ways:
     """``i in A(j)`` for ``j in A(i)``; the whole mask, or one given with the call."""

@@ -8,6 +8,9 @@ from qkv.masks import SlidingWindow
 from qkv.probes.probe import Probe, Setting, probe
 from qkv.spec import AttentionSpec
 
+LONGEST = 600
+"""Tokens of the long probe at most, however wide the window is."""
+
 FAR = 300
 """Tokens of the far probe: bfloat16 counts whole numbers to 256 only."""
 
@@ -30,16 +33,16 @@ def fewer_queries(setting: Setting) -> Iterator[Probe]:
     keys = setting.tokens(9)
     for queries in (3, 1):
         name = f"{queries} of {keys}"
-        yield Probe(f"fewer-queries {name}", "the causal corner and the queries' positions", setting.inputs(
-            name, queries=queries, keys=keys))  # fmt: skip
+        inputs = setting.inputs(name, queries=queries, keys=keys)
+        yield Probe(f"fewer-queries {name}", "the causal corner and the queries' positions", inputs, optional=True)
 
 
 @probe
 def long(setting: Setting) -> Iterator[Probe]:
     """Over twice the window, and a length that is no multiple of a block."""
-    tokens = setting.tokens(max(2 * _window(setting.spec) + 3, 33))
+    tokens = setting.tokens(min(max(2 * _window(setting.spec) + 3, 33), LONGEST))
     if tokens > 7:
-        yield Probe("long", "windows, and sums over many keys", setting.inputs("long", queries=tokens))
+        yield Probe("long", "windows, and sums over many keys", setting.inputs("long", queries=tokens), optional=True)
 
 
 @probe
@@ -48,14 +51,16 @@ def far(setting: Setting) -> Iterator[Probe]:
     if setting.spec.rope is not None or setting.spec.alibi is not None:
         tokens = setting.tokens(FAR)
         if tokens > 33:
-            yield Probe("far", "positions in low precision", setting.inputs("far", batch=1, queries=tokens))
+            yield Probe(
+                "far", "positions in low precision", setting.inputs("far", batch=1, queries=tokens), optional=True
+            )
 
 
 @probe
 def one_sequence(setting: Setting) -> Iterator[Probe]:
     """A batch of one, where a forgotten batch axis hides or crashes."""
     if setting.abilities.batched:
-        tokens = setting.tokens(5)
+        tokens = setting.tokens(4)
         yield Probe("one-sequence", "confused batch axes", setting.inputs("one sequence", batch=1, queries=tokens))
 
 

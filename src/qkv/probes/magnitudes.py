@@ -40,7 +40,7 @@ def shifted(setting: Setting) -> Iterator[Probe]:
 def _shifted_heads(setting: Setting, inputs: Inputs) -> dict[str, Array]:
     """Query and key whose first channels alone give the shift."""
     query, key = np.array(inputs.query), np.array(inputs.key)
-    product = SHIFT / setting.spec.scale_for(query.shape[-1])
+    product = SHIFT / (setting.spec.scale_for(query.shape[-1]) or 1.0)
     query[..., 0], key[..., 0] = abs(product) ** 0.5, -(abs(product) ** 0.5)
     return {"query": query, "key": key}
 
@@ -75,7 +75,7 @@ def value_dim(setting: Setting) -> Iterator[Probe]:
     able = setting.abilities
     if able.free_sizes:
         inputs = setting.inputs("value dim", queries=setting.tokens(5), value_dim=able.value_dim + 2)
-        yield Probe("value-dim", "a scale taken from the value", inputs)
+        yield Probe("value-dim", "a scale taken from the value", inputs, optional=True)
 
 
 @probe

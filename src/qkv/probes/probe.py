@@ -22,12 +22,14 @@ class Probe:
         exposes: what it is for, in a clause.
         inputs: what is given.
         seed: seed of the candidate's own random numbers.
+        optional: whether a candidate may refuse it: not every one is meant for other numbers of queries than of keys.
     """
 
     name: str
     exposes: str
     inputs: Inputs
     seed: int = 0
+    optional: bool = False
 
     @property
     def kind(self) -> str:

@@ -20,7 +20,7 @@ def padding(setting: Setting) -> Iterator[Probe]:
     lengths = np.array([[max(tokens - 3, 1)], [tokens - 1]])
     for side, is_token in (("right", position < lengths), ("left", position >= tokens - lengths)):
         inputs = setting.inputs(f"padding {side}", queries=tokens, is_token=is_token)
-        yield Probe(f"padding on the {side}", "padding seen, or on the wrong side", inputs)
+        yield Probe(f"padding on the {side}", "padding seen, or on the wrong side", inputs, optional=True)
 
 
 @probe
@@ -32,7 +32,7 @@ def documents(setting: Setting) -> Iterator[Probe]:
     rows = [np.repeat([0, 1], [4, tokens]), np.repeat([0, 1, 2], [2, 4, tokens])]
     document = np.array([row[:tokens] for row in rows])[: 2 if setting.abilities.batched else 1]
     inputs = setting.inputs("documents", queries=tokens, document=document)
-    yield Probe("documents", "texts that see each other", inputs)
+    yield Probe("documents", "texts that see each other", inputs, optional=True)
 
 
 @probe
@@ -48,6 +48,7 @@ def handed_mask(setting: Setting) -> Iterator[Probe]:
         "handed-mask",
         "a mask read the other way round, or not applied",
         setting.inputs("handed mask", queries=tokens, may_attend=may_attend),
+        optional=True,
     )
 
 
@@ -59,17 +60,18 @@ def empty_row(setting: Setting) -> Iterator[Probe]:
     tokens = setting.tokens(5)
     may_attend = np.ones((1, 1, tokens, tokens), dtype=bool)
     may_attend[..., 2 % tokens, :] = False
-    yield Probe(
-        "empty-row", "NaN from a row without keys", setting.inputs("empty row", queries=tokens, may_attend=may_attend)
-    )
+    inputs = setting.inputs("empty row", queries=tokens, may_attend=may_attend)
+    yield Probe("empty-row", "NaN from a row without keys", inputs, optional=True)
 
 
 @probe
 def handed_bias(setting: Setting) -> Iterator[Probe]:
-    """Numbers to be added to the scores."""
+    """Numbers to be added to the scores, some of them exactly zero."""
     if "bias" not in setting.abilities.takes:
         return
     tokens = setting.tokens(5)
     rng = np.random.default_rng([setting.seed, 7])
     bias = rng.normal(size=(1, setting.abilities.num_heads, tokens, tokens))
-    yield Probe("handed-bias", "a bias scaled or dropped", setting.inputs("handed bias", queries=tokens, bias=bias))
+    bias[rng.random(bias.shape) < 0.3] = 0.0
+    inputs = setting.inputs("handed bias", queries=tokens, bias=bias)
+    yield Probe("handed-bias", "a bias scaled or dropped", inputs, optional=True)

@@ -9,7 +9,8 @@ from typing import Any
 
 from qkv.spec import AttentionSpec
 
-Numbers = Sequence[float]
+Numbers = Any
+"""A row of numbers: an array or a sequence of floats."""
 
 
 class Verdict(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from qkv.oracle import Inputs
@@ -22,4 +23,15 @@ def example_of(inputs: Inputs, expected: Any, got: Any) -> Example:
         words = f"{tokens} of {inputs.x.shape[-1]} numbers"  # type: ignore[union-attr]  # x is there where query is not
     names = ("x", "source", "query", "key", "value", "may_attend", "is_token", "document", "bias", "sinks")
     tensors = [(name, getattr(inputs, name)) for name in names if getattr(inputs, name) is not None]
+    tensors += [(name, array) for name, array in _weights(inputs) if all(a.size <= MOST_NUMBERS for _, a in tensors)]
     return Example(words, [(name, array) for name, array in tensors if array.size <= MOST_NUMBERS], expected[0], got[0])
+
+
+def _weights(inputs: Inputs) -> Iterator[tuple[str, Any]]:
+    """Each projection's weight, turned so that ``x @ weight`` projects, and its bias."""
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+        projection = getattr(inputs.parameters, name, None)
+        if projection is not None:
+            yield f"{name} (in, out)", projection.weight.T
+            if projection.bias is not None:
+                yield f"{name} bias", projection.bias

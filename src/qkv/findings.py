@@ -1,0 +1,129 @@
+"""Findings: what is known of a candidate at the end, put into the report's document."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qkv.adapters.messages import Facts
+from qkv.adapters.opening import kind_of
+from qkv.diagnosis import Diagnosis, Explanation, Observation
+from qkv.errors import CandidateError
+from qkv.faults import CATALOGUE, Variant
+from qkv.report import CandidateWords, NamedFault, ProbeResult, Report, Verdict
+from qkv.report.example import example_of
+from qkv.settling import Trial
+from qkv.shrinking import smallest
+from qkv.spread import describe_spread
+from qkv.strength import strength
+from qkv.whereabouts import whereabouts
+
+UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbers"
+NOT_A_NUMBER = "what it gives is not a number anywhere, so nothing can be told from its numbers"
+
+
+def words_of(facts: Facts, dtype: str = "") -> CandidateWords:
+    """What was judged, in words."""
+    return CandidateWords(facts.name, facts.file, facts.line, kind_of(facts), facts.framework, dtype)
+
+
+def failed(words: CandidateWords, error: CandidateError, repeat: str) -> Report:
+    """The report on a candidate that could not be run."""
+    return Report(Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
+
+
+def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str) -> Report:
+    """The report on a candidate that was run."""
+    base: dict[str, Any] = {
+        "candidate": words_of(facts, trial.dtype),
+        "spec": trial.reading.spec,
+        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions],
+        "probes": probe_results(trial),
+        "repeat": repeat,
+        "printed": trial.printed,
+    }
+    if trial.wrong:
+        return _wrong(trial, diagnosis, base)
+    base["spread"] = "every row is right"
+    base["strength"] = strength(trial.observations)
+    if trial.changed:
+        return Report(Verdict.WRONG, faults=[_inputs_changed(trial)], **base)
+    broken = trial.broken
+    if broken is not None:
+        probe, error = broken
+        why = f"right wherever it ran, but it could not be called with the probe {probe.name!r}: {error.message}"
+        return Report(Verdict.UNDECIDED, why=why, hint=error.hint, detail=error.detail, **base)
+    if base["strength"].would_catch == 0:
+        why = "under this spec no row is left that could be wrong"
+        return Report(
+            Verdict.UNDECIDED, why=why, hint="look at the mask; --empty-row zero judges rows without keys", **base
+        )
+    return Report(Verdict.RIGHT, **base)
+
+
+def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any]) -> Report:
+    failing = next(observation for observation in trial.observations if not observation.comparison.agrees)
+    faults = _named(diagnosis.best)
+    if trial.changed:
+        faults = [_inputs_changed(trial), *faults]
+    if not faults and trial.doubts:
+        why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
+        return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)
+    where = whereabouts(failing, diagnosis)
+    shown = smallest(trial, diagnosis) or failing
+    return Report(
+        Verdict.WRONG,
+        first_disagreement=where.first,
+        rows=where.rows,
+        spread=_spread(failing),
+        wrong=_wrong_rows(failing),
+        faults=faults,
+        alternatives=[fault for other in diagnosis.alternatives for fault in _named(other)],
+        example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
+        why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else UNEXPLAINED,
+        **base,
+    )
+
+
+def _spread(failing: Observation) -> str:
+    return describe_spread(failing.comparison.wrong, failing.expected.judged)
+
+
+def _wrong_rows(failing: Observation) -> list[list[bool]]:
+    place = failing.comparison.first
+    assert place is not None
+    return [[bool(row) for row in head] for head in failing.comparison.wrong[place[0]].T]
+
+
+def _named(explanation: Explanation | None) -> list[NamedFault]:
+    if explanation is None:
+        return []
+    return [_named_fault(variant, explanation.error) for variant in explanation.variants]
+
+
+def _named_fault(variant: Variant, error: float) -> NamedFault:
+    fault = variant.fault
+    return NamedFault(fault.id, fault.stage.value, fault.title, fault.explanation, fault.repair, variant.note, error)
+
+
+def _inputs_changed(trial: Trial) -> NamedFault:
+    changed = ", ".join(sorted(trial.changed))
+    return _named_fault(Variant(CATALOGUE["inputs-changed"], {}, f"changed: {changed}"), 0.0)
+
+
+def probe_results(trial: Trial) -> list[ProbeResult]:
+    """Every probe, those that could not be run too."""
+    ran = [
+        ProbeResult(
+            observation.probe.name,
+            observation.probe.exposes,
+            observation.comparison.agrees if observation.expected.judged.any() else None,
+            observation.comparison.max_error,
+            float(observation.expected.tolerance.max()),
+            "" if observation.expected.judged.any() else "no row of it counts",
+        )
+        for observation in trial.observations
+    ]
+    refused = [
+        ProbeResult(probe.name, probe.exposes, None, None, None, error.message) for probe, error in trial.refused
+    ]
+    return ran + refused

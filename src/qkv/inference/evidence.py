@@ -1,0 +1,98 @@
+"""Evidence: what a candidate says of itself, found in its names, arguments, attributes, arrays and source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from qkv.adapters.messages import Facts
+from qkv.adapters.names import call_role_of, role_of
+
+
+def attribute(facts: Facts, role: str, kind: Callable[[Any], Any]) -> tuple[str, Any] | None:
+    """Name and value of the attribute with this role, the nearest to the candidate itself; None where it has none."""
+    found = []
+    for name, value in facts.attributes.items():
+        if role_of(name.rpartition(".")[2]) != role or value is None or isinstance(value, str):
+            continue
+        if isinstance(value, bool) != (kind is bool):
+            continue
+        found.append((name.count("."), name, kind(value)))
+    return None if not found else min(found, key=lambda item: item[0])[1:]
+
+
+def takes(facts: Facts, role: str) -> str | None:
+    """The name of the call's argument with this role; None where it has none."""
+    return next((a.name for a in facts.call if call_role_of(a.name) == role and a.kind not in ("args", "kwargs")), None)
+
+
+def own_source(facts: Facts) -> str:
+    """The source where it is the user's own; a library's speaks of everything it can do."""
+    return facts.source if facts.file and not facts.foreign else ""
+
+
+def causal_evidence(facts: Facts) -> str | None:
+    """From what it can be seen that the candidate is meant to be causal; None where nothing says so."""
+    for name in (facts.name, facts.class_name):
+        if re.search(r"causal|masked|decoder|autoregressive|gpt|decode", name, re.IGNORECASE):
+            return f"from its name {name}"
+    flag = attribute(facts, "causal", bool)
+    if flag is not None:
+        return f"from {flag[0]}" if flag[1] else None
+    for name, array in facts.arrays.items():
+        square = len(array.shape) >= 2 and array.shape[-1] == array.shape[-2] and not array.learned
+        if square and re.search(r"mask|tril|triu|causal|bias$", name):
+            return f"from its buffer {name}"
+    argument = takes(facts, "causal")
+    # In torch's own layer is_causal is a hint beside a mask, and asks for nothing.
+    if argument and facts.class_name != "MultiheadAttention":
+        return f"asked for with its argument {argument}"
+    source = own_source(facts)
+    if re.search(r"non.?causal|not causal|bidirectional", source, re.IGNORECASE):
+        return None
+    word = re.search(
+        r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
+    )
+    return f"from {word.group(0)!r} in its source" if word else None
+
+
+def corner_said(facts: Facts) -> tuple[str, str] | None:
+    """The causal corner that its documentation names, ``bottom_right`` or ``top_left``, and the words it uses."""
+    said = re.search(r"(bottom|top|lower|upper).?(right|left)", f"{facts.doc} {own_source(facts)}", re.IGNORECASE)
+    if said is None:
+        return None
+    return ("top_left" if said.group(2).lower() == "left" else "bottom_right"), said.group(0)
+
+
+def speaks_of_groups(facts: Facts) -> bool:
+    """Whether its source shares key and value heads."""
+    words = r"repeat_interleave|n_rep\b|kv_heads|num_key_value|\bgqa\b|\bmqa\b|grouped|//\s*\w+\.(shape|size)"
+    return bool(takes(facts, "enable_gqa") or re.search(words, own_source(facts), re.IGNORECASE))
+
+
+def speaks_of_rope(facts: Facts) -> bool:
+    """Whether its source or its parts turn query and key by position."""
+    parts = " ".join((*facts.submodules.values(), *facts.arrays))
+    words = r"\brope\b|rotary|rotate_half|apply_rope|freqs_cis|inv_freq|view_as_complex|\bpolar\b|\brotate\b"
+    return bool(re.search(words, f"{facts.source} {parts}", re.IGNORECASE))
+
+
+def pairs_adjacent_channels(facts: Facts) -> bool:
+    """Whether its source looks like rope on pairs ``2i, 2i + 1``."""
+    words = r"view_as_complex|view_as_real|\[\s*\.\.\.\s*,\s*(0|1)?::2\s*\]|interleav|\bpolar\b"
+    return bool(re.search(words, facts.source, re.IGNORECASE))
+
+
+def empty_row_said(facts: Facts) -> tuple[str, str] | None:
+    """What its documentation says a query gets that may attend to nothing, and the words it uses."""
+    text = f"{facts.doc} {own_source(facts)}"
+    said = re.search(
+        r"[^.;\n]*\b(nothing|no keys?|fully masked|empty row|all masked)\b[^.;\n]*\b(zeros?|nan|uniform|mean)\b",
+        text,
+        re.IGNORECASE,
+    )
+    if said is None:
+        return None
+    rule = {"zero": "zero", "zeros": "zero", "nan": "nan"}.get(said.group(2).lower(), "uniform")
+    return rule, said.group(0).strip()

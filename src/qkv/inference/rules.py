@@ -1,0 +1,199 @@
+"""Rules: one for each part of a spec. Each turns an intention into those that fit what the candidate says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from qkv.adapters.messages import Facts
+from qkv.errors import SpecError
+from qkv.inference.evidence import (
+    attribute,
+    causal_evidence,
+    corner_said,
+    empty_row_said,
+    pairs_adjacent_channels,
+    speaks_of_groups,
+    speaks_of_rope,
+    takes,
+)
+from qkv.inference.intention import OPEN_IN_A_FILE, SETTLED_BY_A_FILE, Intention
+from qkv.masks import Causal, Documents, Everything, Mask, Prefix, SlidingWindow
+from qkv.positions import Alibi, Rope
+from qkv.spec import spec_from_config
+from qkv.vocabulary import Pairing
+
+Rule = Callable[[Facts, Intention], Iterator[Intention]]
+
+GROUPED = (6, 2)
+"""Query and key/value heads for functions that share heads and say no numbers."""
+
+SOFTCAP, PREFIX = 5.0, 3
+"""For functions that take such an argument, where nothing says its value."""
+
+
+def huggingface(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Its own Hugging Face config says all there is to say."""
+    if not facts.config:
+        yield said
+        return
+    layer = attribute(facts, "layer_idx", int)
+    try:
+        spec = spec_from_config(facts.config, max(layer[1], 0) if layer else 0)
+    except SpecError:
+        yield said
+        return
+    fields = {name: getattr(spec, name) for name in SETTLED_BY_A_FILE | {"num_kv_heads"} if hasattr(spec, name)}
+    model = facts.config.get("model_type")
+    meant = said.assuming(f"as its own config of a {model} model says", **fields)
+    yield replace(meant, stated=said.stated | (SETTLED_BY_A_FILE - OPEN_IN_A_FILE))
+
+
+def heads(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """The number of heads, and of key/value heads."""
+    number = attribute(facts, "num_heads", int)
+    if "num_heads" in said.stated:
+        yield said
+    elif number is not None and number[1] > 0:
+        kv = attribute(facts, "num_kv_heads", int)
+        meant = said.assuming(f"{number[1]} heads, from {number[0]}", num_heads=number[1], num_kv_heads=None)
+        if kv is not None and kv[1] > 0 and number[1] % kv[1] == 0:
+            meant = meant.assuming(f"{kv[1]} key/value heads, from {kv[0]}", num_kv_heads=kv[1])
+        yield meant
+    elif facts.what == "function" and takes(facts, "query") and speaks_of_groups(facts):
+        words = f"{GROUPED[0]} query heads over {GROUPED[1]} key/value heads, since it shares heads"
+        yield said.assuming(words, num_heads=GROUPED[0], num_kv_heads=GROUPED[1])
+        yield replace(said, if_refused=True)
+    else:
+        yield said
+
+
+def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Causal or not, with the window, prefix and documents that it speaks of."""
+    if "mask" in said.stated:
+        yield said
+        return
+    window = attribute(facts, "window", int)
+    size = window[1] if window and window[1] > 0 else None
+    more = f" within a window of {size}, from {window[0]}" if window and size else ""
+    causal = _around(facts, Causal() & SlidingWindow(size) if size else Causal())
+    evidence = causal_evidence(facts)
+    if evidence:
+        yield said.assuming(f"causal{more}, {evidence}", mask=causal)
+        return
+    bare = _around(facts, SlidingWindow(size) if size else Everything())
+    yield said.assuming(f"not causal, {more.strip()}" if more else "", mask=bare)
+    yield said.assuming(f"causal{more}: nothing says so but its numbers", mask=causal)
+
+
+def _around(facts: Facts, mask: Mask) -> Mask:
+    if takes(facts, "prefix") and mask != Everything():
+        mask = mask | Prefix(PREFIX)
+    if takes(facts, "documents"):
+        mask = Documents() if mask == Everything() else mask & Documents()
+    return mask
+
+
+def corner(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Where the first query of a function stands: both corners are in use where nothing says which."""
+    if "query_offset" in said.stated or facts.what != "function" or not said.spec.masks(Causal):
+        yield said
+        return
+    named = corner_said(facts)
+    if named:
+        yield said.assuming(f"its first query is aligned {named[0]}, from {named[1]!r}", query_offset=named[0])
+        return
+    yield said
+    names = f"{facts.name} {' '.join(argument.name for argument in facts.call)}"
+    if not re.search(r"cache|decode|past", names, re.IGNORECASE):
+        why = "query 0 stands at position 0 (top left), whatever the number of keys"
+        yield said.assuming(why, query_offset="top_left")
+
+
+def rope(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Rope on either pairing, with the base and the number of channels that it names."""
+    handed = takes(facts, "cos") or takes(facts, "rope") or takes(facts, "freqs_cis")
+    if "rope" in said.stated or not (speaks_of_rope(facts) or handed) or not facts.source:
+        yield said
+        return
+    base, dims = attribute(facts, "rope_base", float), _rotary_dims(facts)
+    first: Pairing = "adjacent" if pairs_adjacent_channels(facts) else "halves"
+    second: Pairing = "halves" if first == "adjacent" else "adjacent"
+    for pairing in (first, second):
+        meant = Rope(pairing, base=base[1] if base else 10000.0, dims=dims)
+        yield said.assuming(f"{meant}, from its source", rope=meant)
+    yield said
+
+
+def _rotary_dims(facts: Facts) -> int | None:
+    dims = attribute(facts, "rotary_dims", int)
+    head_dim = attribute(facts, "head_dim", int)
+    fraction = attribute(facts, "rotary_fraction", float)
+    if dims is None and fraction is not None and head_dim is not None and fraction[1] < 1:
+        return int(fraction[1] * head_dim[1]) or None
+    if dims is None or dims[1] < 2 or dims[1] % 2 or (head_dim is not None and dims[1] >= head_dim[1]):
+        return None
+    return int(dims[1])
+
+
+def alibi(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Alibi; under a causal mask in both of its forms, which differ once the mask is at fault."""
+    words = f"{facts.source if facts.file else ''} {facts.class_name}"
+    says = re.search(r"alibi", words, re.IGNORECASE) or takes(facts, "alibi_slopes")
+    meant = said.assuming("alibi, from its source", alibi=Alibi()) if says else said
+    yield meant
+    if meant.spec.alibi is not None and not meant.spec.alibi.signed and meant.spec.masks(Causal):
+        yield replace(meant, spec=meant.spec.but(alibi=replace(meant.spec.alibi, signed=True)))
+
+
+def scores(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Softcap, a scale by the model's own constant, sinks."""
+    cap = attribute(facts, "softcap", float)
+    if cap is not None and cap[1] > 0:
+        said = said.assuming(f"softcap {cap[1]:g}, from {cap[0]}", softcap=cap[1])
+    elif takes(facts, "softcap"):
+        said = said.assuming(f"softcap {SOFTCAP:g}, asked for with its argument", softcap=SOFTCAP)
+    scalar = attribute(facts, "query_pre_attn_scalar", float)
+    if scalar is not None and scalar[1] > 0:
+        said = said.assuming(f"the scale is {scalar[1]:g}^-0.5, from {scalar[0]}", scale=scalar[1] ** -0.5)
+    owned = [name for name, array in facts.arrays.items() if array.learned and re.search(r"sinks?$", name)]
+    if owned or takes(facts, "sinks"):
+        said = said.assuming(f"sinks, from {owned[0] if owned else takes(facts, 'sinks')}", sinks=True)
+    yield said
+
+
+def qk_norm(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """Normalised query and key, per head or over their width, by the size of the norm's own weight."""
+    pattern = r"(^|\.|_)(q|k|query|key)_?(layer)?_?(norm|ln)\w*\.weight$"
+    names = [name for name in facts.arrays if re.search(pattern, name)]
+    if not names:
+        yield said
+        return
+    head_dim = attribute(facts, "head_dim", int)
+    width = facts.arrays[names[0]].shape[-1]
+    kind = "head" if head_dim is None or width == head_dim[1] else "width"
+    yield said.assuming(f"query and key normalised per {kind}, from {names[0]}", qk_norm=kind)
+
+
+def empty_row(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """What its documentation says of a query that may attend to nothing; it is then held to that."""
+    named = empty_row_said(facts)
+    if named is None or "empty_row" in said.stated:
+        yield said
+        return
+    rule, words = named
+    meant = replace(said, spec=said.spec.but(empty_row=rule), stated=said.stated | {"empty_row"})
+    yield replace(meant, assumptions=(*said.assumptions, f"a query without keys gets {rule}, from {words!r}"))
+
+
+RULES: tuple[Rule, ...] = (huggingface, heads, mask, corner, rope, alibi, scores, qk_norm, empty_row)
+"""Every rule, in the order in which they speak."""
+
+
+def intentions(facts: Facts, said: Intention) -> list[Intention]:
+    """Every intention that fits what the candidate says of itself, the likeliest first."""
+    found = [said]
+    for rule in RULES:
+        found = [further for intention in found for further in rule(facts, intention)]
+    return found
