@@ -14,6 +14,7 @@ from qkv.adapters.names import (
     bare,
     call_role_of,
     is_config,
+    projection_role,
     role_of,
 )
 
@@ -45,6 +46,13 @@ def test_each_name_has_one_role_and_stands_in_its_bare_form(table):
         ("attn_logit_softcapping", "softcap"),
         ("rope_theta", "rope_base"),
         ("query_pre_attn_scalar", "query_pre_attn_scalar"),
+        ("hid_dim", "embed_dim"),
+        ("nx", "embed_dim"),
+        ("n_in", "embed_dim"),
+        ("n_out", "out_dim"),
+        ("n_h", "num_heads"),
+        ("n", None),
+        ("temperature", "temperature"),
         ("colour", None),
         ("attn.num_heads", None),
     ],
@@ -69,11 +77,31 @@ def test_role_of_a_constructor_argument(name, role):
         ("past_key_values", "cache"),
         ("position_embeddings", "rope"),
         ("start_pos", "query_offset"),
+        ("prefix_len", "prefix"),
+        ("num_prefix", "prefix"),
         ("colour", None),
     ],
 )
 def test_role_of_a_call_argument(name, role):
     assert call_role_of(name) == role
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("q_layers", "q"),
+        ("k_projs", "k"),
+        ("v_layers", "v"),
+        ("query_heads", "q"),
+        ("P_q", "q"),
+        ("P_o", "out"),
+        ("w_concat", "out"),
+        ("kqv", "kqv"),
+        ("mixer", None),
+    ],
+)
+def test_role_of_an_array(name, role):
+    assert projection_role(name) == role
 
 
 def test_names_singled_out_belong_to_the_role_they_qualify():

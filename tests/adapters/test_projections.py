@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from qkv.adapters.host import Host
 from qkv.adapters.messages import ArrayFacts, Facts
-from qkv.adapters.projections import ProjectionReading, randomised, readings_of
+from qkv.adapters.projections import ProjectionReading, possible_heads, randomised, readings_of
 from qkv.errors import CandidateError
 from qkv.oracle.inputs import Linear
 from qkv.spec import AttentionSpec
@@ -201,7 +201,7 @@ def cut_by(order):
 
 
 ORDERS = ("chd", "hcd", "hdc", "cdh", "dch", "dhc")
-FUSED_NAMES = ("qkv", "to_qkv", "Wqkv", "qkv_proj", "query_key_value", "in_proj", "c_qkv", "qkv_lin")
+FUSED_NAMES = ("qkv", "to_qkv", "Wqkv", "qkv_proj", "c_qkv", "qkv_lin")
 
 
 @pytest.mark.parametrize(
@@ -215,6 +215,27 @@ def test_fused_layouts_are_all_readings_thirds_first(name, order):
     fused = readings[0].fused
     assert fused is not None
     assert fused.size == (3 * W, E)
+
+
+@pytest.mark.parametrize(("name", "order"), [("query_key_value", "hcd"), ("in_proj", "chd"), ("c_attn", "chd")])
+def test_names_that_stand_for_one_layout(name, order):
+    module = named(**{name: (E, 3 * W), "proj": (W, E)})
+    readings, places = agreeing(module, lambda x: cut_by(order)(getattr(module, name)(x)))
+    assert (places, len(readings)) == ([0], 1)
+
+
+def test_heads_that_the_class_was_built_with_cut_a_fused_array():
+    module = named(qkv=(E, 3 * W))
+    host = Host()
+    facts = host.open(module)
+    readings = readings_of(facts, AttentionSpec(), num_heads=H)
+    state = host.state()
+    query = state["qkv.weight"].reshape(H, 3, D, E)[:, 0].reshape(W, E)
+    assert any(np.array_equal(reading.parameters(state).q_proj.weight, query) for reading in readings)
+    assert not any(
+        np.array_equal(reading.parameters(state).q_proj.weight, query)
+        for reading in readings_of(facts, AttentionSpec())
+    )
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -371,6 +392,176 @@ def test_a_plain_class_with_arrays():
     facts = host.open(Plain())
     (reading,) = readings_of(facts, AttentionSpec(num_heads=H, embed_dim=E))
     assert np.array_equal(reading.parameters(host.state()).q_proj.weight, host.state()["Wq"].T)
+
+
+# --- names that say nothing -------------------------------------------------------------------------------------------
+
+
+def outs(module, spec=MHA):
+    return [reading.out.weights[0] if reading.out else None for reading in opened(module, spec)[1]]
+
+
+@pytest.mark.parametrize("name", ["w_concat", "fc1", "mixer", "ausgabe"])
+def test_the_layer_that_takes_what_the_heads_give_is_the_outputs(name):
+    module = named(q_proj=(E, W), k_proj=(E, KV), v_proj=(E, KV), **{name: (W, E)})
+    (reading,) = opened(module, GQA)[1]
+    assert reading.out is not None
+    assert reading.out.weights == (f"{name}.weight",)
+    assert reading.out.biases == (f"{name}.bias",)
+    assert name in reading.words
+    assert reading.unassigned == ()
+    assert reading.certain
+
+
+def test_the_output_of_a_fused_array_with_fewer_keys_is_known_by_its_size():
+    assert outs(named(qkv=(E, W + 2 * KV), gate=(E, 5), mixer=(W, E)), GQA)[0] == "mixer.weight"
+    assert outs(named(qkv=(E, 3 * W), mixer=(W, E)))[0] == "mixer.weight"
+
+
+def test_two_layers_that_could_be_the_outputs_are_two_readings():
+    module = named(q_proj=(E, W), k_proj=(E, W), v_proj=(E, W), gate=(W, 5), mixer=(W, E))
+    readings = opened(module)[1]
+    assert [reading.out.weights[0] for reading in readings if reading.out] == ["mixer.weight", "gate.weight"]
+    assert not any(reading.certain for reading in readings)
+    assert [reading.unassigned for reading in readings] == [("gate.weight",), ("mixer.weight",)]
+
+
+def test_layers_that_do_not_fit_are_no_output_and_are_reported():
+    qkv = {"q_proj": (E, W), "k_proj": (E, W), "v_proj": (E, W)}
+    module = named(**qkv, fc=(E, 3), gate=(E, 5), net=nn.Sequential(nn.Linear(W, W), nn.ReLU(), nn.Linear(W, W)))
+    (reading,) = opened(module)[1]
+    assert reading.out is None
+    assert reading.unassigned == ("fc.weight", "gate.weight", "net.0.weight", "net.2.weight")
+    # What stands outside of the attention is no part of it.
+    (reading,) = opened(named(attn=named(**qkv), head=(W, E)))[1]
+    assert (reading.out, reading.unassigned) == (None, ())
+
+
+PERMUTED = ["qkv", "qvk", "kqv", "kvq", "vqk", "vkq"]
+
+
+@pytest.mark.parametrize("order", PERMUTED)
+@pytest.mark.parametrize("out", [False, True])
+def test_names_that_say_nothing_are_read_in_every_order_that_of_definition_first(order, out):
+    module = named(eins=(E, W), zwei=(E, W), drei=(E, W), **({"vier": (W, E)} if out else {}))
+
+    def project(x):
+        made = dict(zip(order, (module.eins(x), module.zwei(x), module.drei(x)), strict=True))
+        return [made[letter] for letter in "qkv"]
+
+    readings, places = agreeing(module, project)
+    assert (len(places), len(readings)) == (1, 6)
+    assert (places == [0]) is (order == "qkv")
+    assert not any(reading.certain for reading in readings)
+    assert "in the order they are defined in" in readings[0].words
+    assert all((reading.out is not None) is out for reading in readings)
+    if out:
+        assert readings[0].out.biases == ("vier.bias",)
+
+
+def test_sizes_rule_orders_out():
+    module = named(a=(E, W), b=(E, KV), c=(E, KV), d=(W, E))
+    readings, places = agreeing(module, lambda x: [module.a(x), module.b(x), module.c(x)], GQA)
+    assert (places, len(readings)) == ([0], 4)
+    # The output's is the odd one, wherever it stands.
+    module = named(a=(W, E), b=(E, W), c=(E, W), d=(E, W))
+    assert outs(module) == ["a.weight"] * 6
+
+
+def test_names_that_say_something_are_believed_beside_those_that_do_not():
+    module = named(eins=(E, W), key=(E, W), drei=(E, W), fc=(W, E))
+    readings, places = agreeing(module, lambda x: [module.eins(x), module.key(x), module.drei(x)])
+    assert (places, len(readings)) == ([0], 2)
+    assert all(reading.k.weights == ("key.weight",) for reading in readings)
+    assert outs(module) == ["fc.weight"] * 2
+    given = {"v_proj": "eins.weight"}
+    assert [reading.v.weights for reading in opened(module, given=given)[1]] == [("eins.weight",)]
+
+
+def test_lists_and_matrices_without_a_name_of_the_field():
+    module = named(ws=nn.ModuleList(nn.Linear(W, W) for _ in range(4)))
+    assert agreeing(module, lambda x: [module.ws[place](x) for place in range(3)], dims=W)[1] == [0]
+    module = named(A=raw(E, W), B=raw(E, W), C=raw(E, W))
+    spec = AttentionSpec(num_heads=H, embed_dim=E)
+    assert agreeing(module, lambda x: [x @ module.A, x @ module.B, x @ module.C], spec)[1] == [0]
+    heads = nn.ModuleList(named(a=(E, D), b=(E, D), c=(E, D)) for _ in range(H))
+    module = named(teile=heads, ende=(W, E))
+    readings, places = agreeing(
+        module, lambda x: [torch.cat([getattr(head, name)(x) for head in heads], -1) for name in "abc"]
+    )
+    assert places == [0]
+    assert readings[0].num_heads == H
+    assert readings[0].out.weights == ("ende.weight",)
+
+
+def test_one_layer_for_all_three_is_known_by_its_size():
+    module = named(alles=(E, 3 * W), ende=(W, E))
+    readings, places = agreeing(module, lambda x: module.alles(x).chunk(3, -1))
+    assert places == [0]
+    assert readings[0].out.weights == ("ende.weight",)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_too_few_or_too_many_layers_are_not_guessed_at(count):
+    module = named(**{f"layer{place}x": (E, W) for place in range(count)})
+    with pytest.raises(CandidateError, match="no projections of query and key are recognised"):
+        opened(module)
+
+
+def test_two_parts_without_names_are_not_guessed_at():
+    part = {"a": (E, W), "b": (E, W), "c": (E, W)}
+    with pytest.raises(CandidateError, match="no projections"):
+        opened(named(one=named(**part), two=named(**part)))
+
+
+@pytest.mark.parametrize(
+    "names", ["{}_layers", "{}_projs", "{}_linears", "P_{}", "{}_heads", "linears_{}", "to_{}s", "{}s"]
+)
+def test_lists_of_heads_with_names_in_the_plural(names):
+    lists = {names.format(letter): nn.ModuleList(nn.Linear(E, D) for _ in range(H)) for letter in "qkv"}
+    module = named(**lists)
+    readings, places = agreeing(
+        module, lambda x: [torch.cat([one(x) for one in layers], -1) for layers in lists.values()]
+    )
+    assert (places, readings[0].num_heads) == ([0], H)
+
+
+@pytest.mark.parametrize("kv_heads", [H, 1])
+def test_shazeers_arrays(kv_heads):
+    """Fast Transformer Decoding: one array for each head, in multi-query attention one for all of k and of v."""
+    shape = (H,) if kv_heads == H else ()
+    module = named(P_q=raw(H, E, D), P_k=raw(*shape, E, D), P_v=raw(*shape, E, D), P_o=raw(H, E, D))
+    h = "h" if shape else ""
+
+    def project(x):
+        key, value = (torch.einsum(f"bte,{h}ed->bt{h}d", x, one) for one in (module.P_k, module.P_v))
+        return torch.einsum("bte,hed->bthd", x, module.P_q), key, value
+
+    readings, places = agreeing(module, project, AttentionSpec())
+    assert (places, len(readings), readings[0].num_heads) == ([0], 1, H)
+    state, _ = opened(module, AttentionSpec())
+    context = np.random.default_rng(0).standard_normal((5, H, D))
+    wanted = np.einsum("thd,hed->te", context, state["P_o"])
+    assert np.allclose(applied(readings[0].parameters(state).out_proj, context.reshape(5, W)), wanted)
+
+
+# --- the number of heads where no known name says it ------------------------------------------------------------------
+
+
+def test_possible_heads_are_numbers_of_unknown_names_that_divide_the_width():
+    module = named(qkv=(E, 3 * W), parts=4, 头数=6, steps=7, wide=True, drop=nn.Dropout(0.1))
+    module.inner = named(pieces=3, rows=4)
+    host = Host()
+    facts = host.open(module)
+    assert possible_heads(facts, W) == [("parts", 4), ("头数", 6), ("inner.pieces", 3)]
+    (reading, *_) = readings_of(facts, AttentionSpec())
+    assert possible_heads(facts, reading) == possible_heads(facts, W)
+    assert possible_heads(facts, W, {"splits": 12, "d_in": 8})[0] == ("splits", 12)
+
+
+def test_a_known_size_of_one_head_counts_them():
+    facts = Host().open(named(qkv=(E, 3 * W), n=12, d_k=D))
+    assert possible_heads(facts, W) == [("24 / d_k", 6), ("n", 12)]
 
 
 # --- torch and transformers -------------------------------------------------------------------------------------------
@@ -638,8 +829,8 @@ def test_arrays_named_by_the_user():
 
 
 def test_one_array_named_by_the_user_stands_beside_those_found():
-    module = named(q_proj=(E, W), k_proj=(E, W), v_proj=(E, W), mix=(W, E))
-    assert opened(module)[1][0].out is None
+    module = named(q_proj=(E, W), k_proj=(E, W), v_proj=(E, W), mix=(W, E), o_proj=(W, E))
+    assert opened(module)[1][0].out.weights == ("o_proj.weight",)
     (reading,) = opened(module, given={"out_proj": "mix.weight"})[1]
     assert reading.out is not None
     assert reading.out.biases == ("mix.bias",)

@@ -60,6 +60,14 @@ _NAMES: Mapping[str, str] = {"c_attn": "chd", "in_proj_weight": "chd", "in_proj"
 
 
 def layouts_of(role: str, pieces: Mapping[str, Piece], known: Known, facts: Facts) -> list[Layout]:
+    """Every way to cut an array that holds several projections, the commonest first.
+
+    Args:
+        role: the letters of the projections, in their order.
+        pieces: the arrays of the attention by role.
+        known: the sizes that are known.
+        facts: what the candidate says of itself.
+    """
     piece = pieces[role]
     name = piece.weights[0]
     rows = piece.size[0]

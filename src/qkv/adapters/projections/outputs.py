@@ -65,7 +65,12 @@ def _unnamed(found: Found, scope: Scope, known: Known, taken: Collection[str]) -
     ]
     first = next((size for role in scope.units if "q" in role and (size := scope.size(role))), None)
     embed = None if first is None else first[1]
-    return sorted(fitting, key=lambda unit: Scope((), {"out": (unit,)}, {}).size("out") != (embed, embed))[:_MOST]
+    return sorted(fitting, key=lambda unit: (_size(unit) or (0, 0))[0] != embed)[:_MOST]
+
+
+def _size(unit: Unit) -> tuple[int, int] | None:
+    """Channels that an output's projection gives and takes; None where its axes can be read in several ways."""
+    return Scope((), {"out": (unit,)}, {}).size("out")
 
 
 def _with_unnamed(scope: Scope, unit: Unit, alone: bool) -> Scope:
@@ -83,11 +88,8 @@ def _joined(*notes: str) -> str:
 
 def _takes_the_context(unit: Unit, scope: Scope, known: Known) -> bool:
     """Whether the layer can take what the heads give: as many channels as the values have, repeated for the queries."""
-    axes = fixed_axes(unit)
-    if axes is None:
-        return True
-    taken = Scope((), {"out": (unit,)}, {}).piece("out", axes).size[1]
-    return can_be_context(taken, scope, known)
+    size = _size(unit)
+    return size is None or can_be_context(size[1], scope, known)
 
 
 def can_be_context(width: int, scope: Scope, known: Known) -> bool:
