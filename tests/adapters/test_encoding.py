@@ -108,7 +108,8 @@ def test_an_array_said_twice_arrives_once() -> None:
 def test_an_error_arrives_with_its_parts() -> None:
     error = decode(encode(CandidateError("what", hint="how", detail="where")))
     assert isinstance(error, CandidateError)
-    assert (error.message, error.hint, error.detail) == ("what", "how", "where")
+    assert (error.message, error.hint, error.detail, error.fatal) == ("what", "how", "where", False)
+    assert decode(encode(CandidateError("what", fatal=True))).fatal
 
 
 @pytest.mark.parametrize(

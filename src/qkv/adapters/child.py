@@ -12,11 +12,15 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from qkv.adapters.encoding import Unframed, read_frame, write_frame
+from qkv.adapters.lineage import MARK, end_all
 
-_BOOT = "import sys; sys.path.append(sys.argv.pop()); from qkv.adapters.worker import main; main()"
+_BOOT = (
+    "import sys; sys.path.append(sys.argv.pop()); from qkv.adapters.lineage import end_with_parent; "
+    "end_with_parent(int(sys.argv[2])); from qkv.adapters.worker import main; main()"
+)
 _ROOT = str(Path(__file__).parents[2])
 _KEPT = 8000
 
@@ -46,19 +50,12 @@ class Child:
         self._deadline = 0.0
         self._text = bytearray()
         self._printed = bytearray()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _BOOT, str(memory_limit), _ROOT],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            # A group of its own: what it starts ends with it, and a Ctrl-C at the terminal is the parent's alone.
-            start_new_session=True,
-        )
+        self._mark = os.urandom(16).hex()
+        self._process, self._requests_to, self._replies_from = _started(memory_limit, self._mark)
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._exchange, self._drain)]
         for thread in self._threads:
             thread.start()
-        self._finish = weakref.finalize(self, _kill_group, self._process)
+        self._finish = weakref.finalize(self, _end, self._process, self._mark)
 
     def send(self, body: bytes, limit: float) -> None:
         """Nothing; hands a request over without waiting. Its answer is due `limit` seconds from now."""
@@ -113,9 +110,9 @@ class Child:
 
     def kill(self) -> None:
         """Nothing; ends the process with all it started, and closes the pipes."""
-        _kill_group(self._process)
+        _end(self._process, self._mark)
         self._requests.put(None)
-        streams: list[list[Any]] = [[self._process.stdin, self._process.stdout], [self._process.stderr]]
+        streams: list[list[Any]] = [[self._requests_to, self._replies_from], [self._below()]]
         for thread, read in zip(self._threads, streams, strict=True):
             thread.join(0.5)
             # Where a runaway of the candidate still holds the other end, its thread still reads: closing would wait.
@@ -124,12 +121,15 @@ class Child:
                     stream.close()
         self._finish.detach()
 
+    def _below(self) -> Any:
+        """What the candidate prints past Python."""
+        return self._process.stderr or self._process.stdout
+
     def _exchange(self) -> None:
-        requests: Any = self._process.stdin
-        replies: Any = self._process.stdout
+        replies: Any = self._replies_from
         try:
             while (body := self._requests.get()) is not None:
-                write_frame(requests, body)
+                write_frame(self._requests_to, body)
                 answer = read_frame(replies)
                 self._answers.put(answer)
                 if answer is None:
@@ -145,11 +145,46 @@ class Child:
 
     def _drain(self) -> None:
         """Nothing; reads all that the candidate prints past Python, so that it never blocks, and keeps the end."""
-        stream: Any = self._process.stderr
+        stream = self._below()
         with contextlib.suppress(OSError, ValueError):
             while chunk := os.read(stream.fileno(), 1 << 16):
                 self._printed += chunk
                 del self._printed[:-_KEPT]
+
+
+def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]:
+    """The process, the pipe that takes its requests, and the one that gives its replies."""
+    boot = [sys.executable, "-P", "-c", _BOOT, str(memory_limit)]
+    options: dict[str, Any] = {
+        "env": _environment() | {MARK: mark},
+        # A group of its own: a Ctrl-C at the terminal is the parent's alone.
+        "start_new_session": True,
+    }
+    pipe = subprocess.PIPE
+    if sys.platform == "win32":
+        process = subprocess.Popen([*boot, "0", "1", _ROOT], stdin=pipe, stdout=pipe, stderr=pipe, **options)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return process, process.stdin, process.stdout
+    # Pipes of their own: the first ones may be written to before any code of ours runs, by a sitecustomize.py.
+    (requests, requests_to), (replies_from, replies) = os.pipe(), os.pipe()
+    try:
+        process = subprocess.Popen(
+            [*boot, str(requests), str(replies), _ROOT],
+            stdin=subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=subprocess.STDOUT,
+            pass_fds=(requests, replies),
+            **options,
+        )
+    except BaseException:
+        os.close(requests_to)
+        os.close(replies_from)
+        raise
+    finally:
+        os.close(requests)
+        os.close(replies)
+    return process, os.fdopen(requests_to, "wb"), os.fdopen(replies_from, "rb")
 
 
 def _environment() -> dict[str, str]:
@@ -158,10 +193,8 @@ def _environment() -> dict[str, str]:
     return threads | {"MPLBACKEND": "agg"} | dict(os.environ)
 
 
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+    end_all(mark, process.pid)
     with contextlib.suppress(OSError):
         process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 
 MARK = "QKV_CANDIDATE"
 """The variable that marks a candidate's process and all that it starts."""
@@ -19,22 +18,23 @@ _ROUNDS = 5
 
 
 def end_all(mark: str, root: int) -> None:
-    """Nothing; kills every process that carries the mark or descends from `root`, itself included, but never us.
+    """Nothing; kills the process `root` with its group, and every process that carries the mark or comes from one.
 
     Args:
         mark: the value of :data:`MARK` in their environment.
         root: the candidate's process.
     """
-    found = _others(mark, root)
-    _kill_group(root)
     # What is being started while we look is found in the next round.
     for _ in range(_ROUNDS):
-        if not found:
-            return
+        found = _found(mark, root)
+        if hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):
+                os.killpg(root, signal.SIGKILL)
         for pid in found:
             with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        found = _others(mark, root)
+                os.kill(pid, signal.SIGKILL if hasattr(signal, "SIGKILL") else signal.SIGTERM)
+        if not found:
+            return
 
 
 def end_with_parent(requests: int) -> None:
@@ -69,76 +69,62 @@ def _watch(requests: int, mark: str, root: int) -> None:
     os.closerange(0, requests)
     os.closerange(requests + 1, 256)
     poll = select.poll()
+    # Asked for nothing, it tells of the end only.
     poll.register(requests, 0)
-    while not poll.poll():
-        time.sleep(0.1)
+    poll.poll()
     end_all(mark, root)
 
 
-def _others(mark: str, root: int) -> list[int]:
+def _found(mark: str, root: int) -> set[int]:
     """The processes to end, this one not among them."""
-    if sys.platform == "linux":
-        found = _marked(f"{MARK}={mark}".encode()) | _descendants(root)
-    else:
-        found = _seen_by_psutil(root)
-    return sorted(found - {os.getpid(), 0, 1})
+    found = _with_descendants(_marked(f"{MARK}={mark}")) if sys.platform == "linux" else _seen_by_psutil(root)
+    return found - {os.getpid(), 0, 1}
 
 
-def _marked(entry: bytes) -> set[int]:
+def _marked(entry: str) -> set[int]:
     found = set()
-    for name in _pids():
-        with contextlib.suppress(OSError), open(f"/proc/{name}/environ", "rb") as file:  # noqa: PTH123 - pathlib is slow
-            if entry in file.read().split(b"\0") and not _is_over(name):
-                found.add(int(name))
+    for pid in _pids():
+        # pathlib takes long to import, here and below.
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            if entry.encode() in file.read().split(b"\0"):
+                found.add(pid)
     return found
 
 
-def _descendants(root: int) -> set[int]:
-    parents: dict[int, int] = {}
-    for name in _pids():
-        state, parent = _status(name)
-        if state not in ("Z", "X"):
-            parents[int(name)] = parent
-    found, size = {root} & parents.keys(), -1
+def _with_descendants(found: set[int]) -> set[int]:
+    """These processes and all that come from them, whatever these have done to their environment."""
+    if not found:
+        return found
+    parents = {pid: parent for pid in _pids() if (parent := _parent(pid))}
+    size = 0
     while len(found) > size:
         size = len(found)
-        found |= {pid for pid, parent in parents.items() if parent in found}
+        found = found | {pid for pid, parent in parents.items() if parent in found}
     return found
 
 
-def _pids() -> list[str]:
+def _pids() -> list[int]:
     try:
-        return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is slow to import
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     except OSError:
         return []
 
 
-def _is_over(name: str) -> bool:
-    return _status(name)[0] in ("Z", "X")
-
-
-def _status(name: str) -> tuple[str, int]:
-    """State and parent of a process: ``("S", 1)``."""
+def _parent(pid: int) -> int:
+    """The parent of a process; 0 once it has ended."""
     try:
-        with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             # The command's name stands in parentheses and may hold anything.
             state, parent, *_ = file.read().rpartition(")")[2].split()
-        return state, int(parent)
     except (OSError, ValueError):
-        return "X", 0
+        return 0
+    return 0 if state in ("Z", "X") else int(parent)
 
 
 def _seen_by_psutil(root: int) -> set[int]:
+    import psutil  # type: ignore[import-untyped]
+
     try:
-        import psutil  # type: ignore[import-untyped]
-
-        process = psutil.Process(root)
-        return {root, *(one.pid for one in process.children(recursive=True))}
-    except Exception:  # noqa: BLE001 - it is gone, or psutil can't tell
+        return {one.pid for one in psutil.Process(root).children(recursive=True)}
+    except psutil.Error:
         return set()
-
-
-def _kill_group(root: int) -> None:
-    if hasattr(os, "killpg"):
-        with contextlib.suppress(OSError):
-            os.killpg(root, signal.SIGKILL)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from qkv.adapters.child import Child, Ended
 from qkv.adapters.encoding import LOST, decode, encode
 from qkv.adapters.messages import Array, Call, Facts, Reply
-from qkv.adapters.tracebacks import MOST_LINES, code_at, is_own
+from qkv.adapters.tracebacks import MOST_LINES, code_at, in_bytes, is_own, more_memory, shown
 from qkv.errors import CandidateError
 
 OPEN_LIMIT = 60.0
-"""Seconds that loading and building a candidate may take: it imports a framework."""
+"""Seconds that loading and building a candidate may take at least: it imports a framework."""
 CALL_LIMIT = 20.0
 """Seconds that one call may take."""
 PATIENCE = 10.0
@@ -31,24 +32,30 @@ class HostProcess:
     After a failure that ended the child (a crash, a time or memory limit) only `open` works: it starts a new one.
 
     Args:
-        time_limit: seconds that any request may take; None means 60 for loading and building and 20 for a call. It
-            may be changed between requests.
+        time_limit: seconds that a call may take, and loading and building where that is more than the 60 they have
+            anyway. It may be changed between requests.
         memory_limit: bytes that the child may have; 0 means no limit.
     """
 
-    def __init__(self, *, time_limit: float | None = None, memory_limit: int = MEMORY_LIMIT) -> None:
+    def __init__(self, *, time_limit: float = CALL_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
+        if not time_limit > 0 or memory_limit < 0:
+            raise ValueError(f"limits of {time_limit} s and {memory_limit} bytes; give numbers above 0")
         self.time_limit = time_limit
         self._memory_limit = memory_limit
         self._child: Child | None = None
         self._opening: str | None = None
-        self._target = ""
+        self._target = self._name = ""
 
     def start(self, target: str | None = None) -> HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
         if self._child is None:
-            self._child = Child(self._memory_limit)
+            try:
+                self._child = Child(self._memory_limit)
+            except OSError as error:
+                message = f"no process could be started to hold the candidate: {error.strerror or error}"
+                raise CandidateError(message, fatal=True) from None
         if target is not None and self._opening is None:
-            self._opening = self._target = target
+            self._opening = self._target = self._name = target
             self._send("open", target)
         return self
 
@@ -70,7 +77,9 @@ class HostProcess:
                 self.close()
             self.start(target)
         self._opening = None
-        return self._receive("open", Facts)
+        facts: Facts = self._receive("open", Facts)
+        self._name = facts.name
+        return facts
 
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
         """What the object says of itself that the candidate class makes of these arguments (see `Host.build`)."""
@@ -102,14 +111,13 @@ class HostProcess:
 
     def _ask(self, name: str, *arguments: Any, expected: type) -> Any:
         if self._child is None:
-            raise CandidateError("the process that held the candidate has ended", hint="open the candidate again")
+            message = "the process that held the candidate has ended"
+            raise CandidateError(message, hint="open the candidate again", fatal=True)
         self._send(name, *arguments)
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        if self.time_limit is not None:
-            return self.time_limit
-        return OPEN_LIMIT if name in ("open", "build") else CALL_LIMIT
+        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build") else self.time_limit
 
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None
@@ -123,6 +131,11 @@ class HostProcess:
         except Ended as ended:
             self.close()
             raise self._failure(name, ended) from None
+        except CandidateError as error:
+            # No message: whatever is sent there now, it can't be told where the next one begins.
+            self.close()
+            error.fatal = True
+            raise
         except BaseException:
             # Ctrl-C, for one: the child is in a session of its own and has not heard of it.
             self.close()
@@ -131,29 +144,33 @@ class HostProcess:
             raise answer
         if not isinstance(answer, expected):
             self.close()
-            raise CandidateError(f"the process that holds the candidate answered with a {type(answer).__name__}")
+            message = f"the process that holds the candidate answered with a {type(answer).__name__}"
+            raise CandidateError(message, fatal=True)
         return answer
 
     def _failure(self, name: str, ended: Ended) -> CandidateError:
-        doing = f"{_DOING[name]} {self._target}"
+        """The error for a child that is gone, with the line it stood at and, as its detail, what led there."""
+        doing = f"{_DOING[name]} {self._name}"
         stood = _frames(ended.stack, self._target)
         where = f"; it stood at {stood[0]}" if stood else ""
-        detail = "\n".join(stood[:MOST_LINES]) or ended.printed[-2000:].strip()
+        detail = "\n".join(stood[1:MOST_LINES]) if stood else ended.printed[-2000:].strip()
+        message, hint = f"{doing} {_how_it_ended(ended)}", ""
         if ended.reason == "time":
-            message = f"{doing} took longer than {self._limit(name):g} s and was stopped{where}"
-            return CandidateError(message, hint="give smaller sizes, or raise the time limit", detail=detail)
+            limit = self._limit(name)
+            message = f"{doing} took longer than {limit:g} s and was stopped"
+            hint = f"if it only needs more time: --time-limit {3 * limit:g}"
         if ended.reason == "memory":
-            message = f"{doing} took more than {self._memory_limit / 2**30:.3g} GiB of memory and was stopped{where}"
-            return CandidateError(message, hint="give smaller sizes, or raise the memory limit", detail=detail)
-        message = f"{doing} {_how_it_ended(ended)}{where}"
-        return CandidateError(message, detail=detail)
+            message = f"{doing} took more than {in_bytes(self._memory_limit)} of memory and was stopped"
+            hint = more_memory(self._memory_limit)
+        return CandidateError(message + where, hint=hint, detail=detail, fatal=True)
 
 
 def _frames(stack: str, target: str) -> list[str]:
     """The user's lines of a faulthandler stack, the innermost first: ``file.py:7: while True: (in forward)``."""
-    frames = re.findall(r'File "(.+?)", line (\d+) in (.+)', stack)
-    own = [(path, int(line), name) for path, line, name in frames if is_own(path, target)]
-    return [f"{path}:{line}: {code_at(path, line)} (in {name})" for path, line, name in own]
+    file, end, _ = target.partition(".py")
+    frames = [(path, int(line), name) for path, line, name in re.findall(r'File "(.+?)", line (\d+) in (.+)', stack)]
+    own = [frame for frame in frames if is_own(frame[0], str(Path(file + end).absolute()))]
+    return [f"{shown(path)}:{line}: {code_at(path, line)} (in {name})" for path, line, name in own]
 
 
 def _how_it_ended(ended: Ended) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
+import os
+import re
 import sysconfig
 import traceback
 from pathlib import Path
@@ -13,10 +16,14 @@ from qkv.errors import CandidateError
 MOST_LINES = 15
 """How much of a traceback is kept: its end says where it broke."""
 
-ELSEWHERE = tuple(
-    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    | {str(Path(__file__).parents[1])}
-)
+LONGEST_LINE = 200
+"""Characters of a line of code or of a message that are kept."""
+
+_QKV = str(Path(__file__).parents[1]) + os.sep
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What moves the cursor, rings or changes colours in a terminal."""
+
+ELSEWHERE = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")} | {_QKV})
 """Folders whose files are not the user's."""
 
 
@@ -30,37 +37,56 @@ def raised(doing: str, error: BaseException, file: str = "") -> CandidateError:
     """
     if isinstance(error, CandidateError):
         return error
+    detail = own_lines(error.__traceback__, file)
     if ran_out_of_memory(error):
         limit = memory_limit()
-        return CandidateError(
-            f"{doing} ran out of memory" + (f" (the limit is {limit / 2**30:.3g} GiB)" if limit else ""),
-            hint="raise the memory limit, or give smaller sizes",
-            detail=own_lines(error.__traceback__, file),
-        )
+        message = f"{doing} ran out of memory" + (f" (the limit is {in_bytes(limit)})" if limit else "")
+        return CandidateError(message, hint=more_memory(limit) if limit else "give smaller sizes", detail=detail)
     if isinstance(error, SystemExit):
-        message = f"{doing} ended the program: sys.exit({'' if error.code is None else repr(error.code)})"
+        message = f"{doing} ended the program: sys.exit({'' if error.code is None else cut(repr(error.code))})"
     else:
         message = f"{doing} raised {one_line(error)}"
-    hint = "take out input(), or put it under `if __name__ == '__main__':`" if isinstance(error, EOFError) else ""
-    return CandidateError(message, hint=hint, detail=own_lines(error.__traceback__, file))
+    return CandidateError(message, hint=_advice(error), detail=detail)
+
+
+def _advice(error: BaseException) -> str:
+    """What to change, for the exceptions that come of asking a person who isn't there."""
+    if isinstance(error, EOFError):
+        return "take out input(), or put it under `if __name__ == '__main__':`"
+    return "take out breakpoint()" if type(error).__name__ == "BdbQuit" else ""
 
 
 def one_line(error: BaseException, most: int = 500) -> str:
     """The type and text of an exception in one line: ``ValueError: 7 is odd``."""
     try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - the text of an exception is the candidate's code too
+        text = cut(" ".join(str(error)[: 4 * most].split()), most)
+    except BaseException:  # noqa: BLE001 - the text of an exception is the candidate's code too
         text = "(its message can't be printed)"
-    text = text if len(text) <= most else text[: most - 1] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def cut(text: str, most: int = LONGEST_LINE) -> str:
+    """The text without what a terminal would act on, and not longer than that."""
+    text = _UNSEEN.sub("", text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def own_lines(trace: TracebackType | None, file: str = "") -> str:
-    """The end of a traceback, only the frames in the candidate's own files; of all frames where none is its own."""
+    """The end of a traceback, only the frames in the candidate's own files; where none is its own, those of libraries.
+
+    Frames of qkv itself are never among them: they say nothing to the candidate's author.
+    """
     frames = traceback.extract_tb(trace)
     own = [frame for frame in frames if is_own(frame.filename, file)]
-    lines = [f'File "{f.filename}", line {f.lineno}, in {f.name}\n    {f.line}' for f in own or frames[-3:]]
+    others = [frame for frame in frames if not frame.filename.startswith((_QKV, "<"))]
+    lines = [f'File "{f.filename}", line {f.lineno}, in {f.name}\n    {cut(f.line or "")}' for f in own or others[-3:]]
     return "\n".join("\n".join(lines).splitlines()[-MOST_LINES:])
+
+
+def frame_of_qkv(trace: TracebackType | None) -> str:
+    """Where in qkv an exception of its own was raised: ``debugger.py:120``. Empty where no frame is qkv's."""
+    own = [frame for frame in traceback.extract_tb(trace) if frame.filename.startswith(_QKV)]
+    return f"{Path(own[-1].filename).relative_to(_QKV).as_posix()}:{own[-1].lineno}" if own else ""
 
 
 def is_own(path: str, file: str) -> bool:
@@ -72,7 +98,24 @@ def is_own(path: str, file: str) -> bool:
 
 def code_at(path: str, line: int) -> str:
     """The source text of one line without its indentation; empty where it can't be read."""
-    return linecache.getline(path, line).strip()
+    return cut(linecache.getline(path, line).strip())
+
+
+def shown(path: str) -> str:
+    """A file's name as a person would give it: relative where it stands below the working directory."""
+    with contextlib.suppress(OSError, ValueError):
+        return str(Path(path).relative_to(Path.cwd()))
+    return path
+
+
+def in_bytes(number: int) -> str:
+    """A number of bytes in words: ``4 GiB``, ``512 MiB``."""
+    return f"{number / 2**30:.3g} GiB" if number >= 2**30 else f"{number / 2**20:.3g} MiB"
+
+
+def more_memory(limit: int) -> str:
+    """The line to type for twice the memory."""
+    return f"if it only needs more memory: --memory-limit {in_bytes(2 * limit).replace(' ', '').removesuffix('iB')}"
 
 
 def ran_out_of_memory(error: BaseException) -> bool:

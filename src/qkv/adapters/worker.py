@@ -17,20 +17,23 @@ from qkv.adapters.encoding import LOST, decode, encode, read_frame, write_frame
 from qkv.adapters.host import Host
 from qkv.errors import CandidateError
 
+LONGEST = 1e6
+"""Seconds; clocks of some systems can't count further."""
 REQUESTS = ("open", "build", "state", "assign", "call")
 
 
 def main() -> None:
     """Nothing; serves until the parent closes the pipe, then ends the process whatever the candidate left running.
 
-    The only argument of the process is the memory limit in bytes; 0 means none.
+    The arguments of the process are the memory limit in bytes (0 means none), and the numbers of the two pipes.
     """
-    limit_memory(int(sys.argv[1]))
+    limit, *pipes = map(int, sys.argv[1:])
+    limit_memory(limit)
     # A script that reads its arguments when it is imported finds none.
     sys.argv = ["qkv"]
     # Importing a framework makes many objects and no garbage: looking for it would cost a tenth of the time.
     gc.set_threshold(100_000, 20, 100)
-    requests, replies = take_over_streams()
+    requests, replies = take_over_streams(*pipes)
     # What faulthandler writes goes to the pipe of the replies: in front of it the parent sees that it is no message.
     faulthandler.enable(file=replies.fileno())
     if hasattr(faulthandler, "register"):
@@ -43,20 +46,26 @@ def main() -> None:
     os._exit(0)
 
 
-def take_over_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to and from the parent. Stdin then gives nothing, and stdout is what stderr is: out of the way."""
-    requests = os.fdopen(os.dup(0), "rb")
-    replies = os.fdopen(os.dup(1), "wb")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return requests, replies
+def take_over_streams(requests: int, replies: int) -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to and from the parent, which nothing that the candidate starts gets to see.
+
+    Where they are stdin and stdout, stdin then gives nothing, and stdout is what stderr is: out of the way.
+    """
+    streams = os.fdopen(os.dup(requests), "rb"), os.fdopen(os.dup(replies), "wb")
+    if requests:
+        os.close(requests)
+        os.close(replies)
+    else:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        os.dup2(2, 1)
+    return streams
 
 
 def limit_memory(limit: int) -> None:
     """Nothing; lets the process have no more data than this, where the system can, and leave no core file."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
+    with contextlib.suppress(ImportError, ValueError, OSError, OverflowError):
         import resource  # not on Windows
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -71,7 +80,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     while (body := read_frame(requests)) is not None:
         name, arguments, patience = decode(body)
         # The parent stops a request that takes too long. Should the parent be gone, this does.
-        faulthandler.dump_traceback_later(patience, exit=True, file=replies.fileno())
+        faulthandler.dump_traceback_later(min(patience, LONGEST), exit=True, file=replies.fileno())
         answer = answered(host, name, arguments)
         if os.getpid() != process:
             # The candidate has forked, and this is the fork: it must not answer too.

@@ -112,6 +112,37 @@ def leaves_a_child(x):
     return x
 
 
+SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+
+
+def leaves_a_session(x):
+    print(subprocess.Popen(SLEEP, start_new_session=True).pid)
+    return x
+
+
+def leaves_without_a_mark(x):
+    print(subprocess.Popen(SLEEP, start_new_session=True, env={}).pid)
+    return x
+
+
+def leaves_a_daemon(x):
+    numbers = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(numbers[1], str(os.getpid()).encode())
+            time.sleep(600)
+        os._exit(0)
+    print(os.read(numbers[0], 20).decode())
+    return x
+
+
+def holds_the_interpreter(x):
+    import ctypes
+
+    ctypes.PyDLL(None).sleep(600)
+
+
 def leaves_a_thread(x):
     threading.Thread(target=time.sleep, args=(600,)).start()
     return x
