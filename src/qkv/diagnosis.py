@@ -168,7 +168,7 @@ def twin(run: Run, replacements: Replacements) -> Run | None:
 def under(variants: Sequence[Variant], run: Run) -> Run:
     """The oracle's run under the faults. One that can't be made on these inputs changes nothing there."""
     together = {stage: new for variant in variants for stage, new in variant.replacements.items()}
-    given = twin(run, together)
+    given = twin(run, together) if together else run
     if given is None:
         possible = [variant for variant in variants if twin(run, variant.replacements) is not None]
         given = under(possible, run) if 0 < len(possible) < len(variants) else run

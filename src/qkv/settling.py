@@ -160,7 +160,7 @@ class Trial:
         return -len(self.refused), -self.unsaid, self.agreeing / max(len(self.observations), 1)
 
 
-MOST_READINGS = 60
+MOST_READINGS = 120
 
 
 def settle(trials: Iterable[Trial]) -> Sequence[Trial]:

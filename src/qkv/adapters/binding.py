@@ -313,7 +313,9 @@ def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMean
     if not signature.has("mask"):
         yield MaskForm()
         return
-    for said in [meaning] if meaning else _ordered(hint):
+    # In the convention of Hugging Face attention_mask keeps or is added; nobody hides with it.
+    hides = signature.roles["mask"].name != "attention_mask" or hint == "hide"
+    for said in [meaning] if meaning else [m for m in _ordered(hint) if hides or m != "hide"]:
         for axes in (2, 4, 3, 1):
             yield MaskForm(said, axes)
             if said != "additive":

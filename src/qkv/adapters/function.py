@@ -102,10 +102,11 @@ def function_readings(
     layout: Layout | None,
     mask_meaning: MaskMeaning | None,
     extra: dict[str, Any],
+    heads_said: bool,
 ) -> Iterator[FunctionReading]:
-    """Every way of reading the function, the likeliest first."""
+    """Every way of reading the function, the likeliest first. Without ``heads_said`` it may have no axis for heads."""
     signature = qkv_signature(facts, extra)
-    for said in [layout] if layout else _layouts(facts, spec):
+    for said in [layout] if layout else _layouts(facts, spec, heads_said):
         own = spec.but(num_heads=1, num_kv_heads=1) if said in HEADLESS and spec.num_heads > 1 and not layout else spec
         if said in HEADLESS and own.num_heads != 1:
             raise CandidateError(
@@ -135,14 +136,15 @@ def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:
     return replace(signature, roles=roles)
 
 
-def _layouts(facts: Facts, spec: AttentionSpec) -> list[Layout]:
+def _layouts(facts: Facts, spec: AttentionSpec, heads_said: bool) -> list[Layout]:
     annotations = " ".join(argument.annotation for argument in facts.call)
     said = layouts_said(f"{facts.doc}\n{annotations}\n{facts.source}")
     usual: list[Layout] = ["BHTD", "BTHD", "HTD", "THD", "BTD", "TD"]
     if Signature.of(facts.call).has("lengths") or Signature.of(facts.call).has("padding"):
         usual = [layout for layout in usual if layout not in BATCHLESS]
     ordered = [*said, *(layout for layout in usual if layout not in said)]
-    return [layout for layout in ordered if layout not in HEADLESS or spec.num_heads == 1 or layout in said]
+    headless = spec.num_heads == 1 or not heads_said
+    return [layout for layout in ordered if layout not in HEADLESS or headless or layout in said]
 
 
 def _broadcasts(form: MaskForm, layout: Layout) -> bool:

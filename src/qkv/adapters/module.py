@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -217,12 +218,13 @@ def _with_forms(
 ) -> Iterator[TokensReading]:
     torch_own = reading.facts.class_name == "MultiheadAttention"
     hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source)
-    for said in [layout] if layout else token_layouts(reading.facts):
-        if said == "TE" and reading.facts.is_module and not layout and reading.caller.dtype is not None:
-            continue  # it takes a batch: without one it is not meant
-        for form in mask_forms(reading.signature, mask_meaning, hint):
-            for padding in padding_forms(reading.signature, mask_meaning):
-                yield replace(reading, layout=said, mask_form=form, padding_form=padding)
+    layouts = [layout] if layout else token_layouts(reading.facts)
+    forms = mask_forms(reading.signature, mask_meaning, hint)
+    for form, padding, said in product(forms, padding_forms(reading.signature, mask_meaning), layouts):
+        batch_taken = reading.caller.dtype is not None
+        if said == "TE" and reading.facts.is_module and not layout and batch_taken:
+            continue  # without a batch it is not meant
+        yield replace(reading, layout=said, mask_form=form, padding_form=padding)
 
 
 def token_layouts(facts: Facts) -> list[TokenLayout]:

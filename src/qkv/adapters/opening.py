@@ -90,6 +90,7 @@ def readings(
             layout=said.layout,  # type: ignore[arg-type]  # the command line offers the layouts only
             mask_meaning=said.mask_meaning,
             extra=extra,
+            heads_said="num_heads" in stated,
         )
     elif kind == "function of x and weights":
         for square in (False, True):

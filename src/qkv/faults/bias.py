@@ -62,6 +62,11 @@ def _unstrided(spec: AttentionSpec) -> list[float]:
     return (alibi_slopes(below) + alibi_slopes(2 * below))[: spec.num_heads]
 
 
+def _every_second_first(num_heads: int) -> list[float]:
+    above = alibi_slopes(2 << (num_heads.bit_length() - 1))
+    return (above[0::2] + above[1::2])[:num_heads]
+
+
 _OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
     "2^(-8(h+1)/num_heads) for a number of heads that is no power of two": lambda spec: [
         2.0 ** (-8 * (head + 1) / spec.num_heads) for head in range(spec.num_heads)
@@ -86,6 +91,7 @@ _OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
     "filled up with the next power's first slopes, not every second one": _unstrided,
     "half the ratio: 2^(-4(h+1)/num_heads)": lambda spec: [slope**0.5 for slope in _right_slopes(spec)],
     "twice the ratio: 2^(-16(h+1)/num_heads)": lambda spec: [slope**2 for slope in _right_slopes(spec)],
+    "the next power's slopes, every second one first": lambda spec: _every_second_first(spec.num_heads),
     "sorted by size": lambda spec: sorted(_right_slopes(spec), reverse=True),
 }
 

@@ -15,8 +15,13 @@ from qkv.positions import rotate
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Pairing, Stage
 
+Signs = tuple[int, int]
 
-def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, *, minus: bool = True) -> Array:
+ROTATION: Signs = (-1, 1)
+"""The signs of a rotation: cos, -sin; sin, cos."""
+
+
+def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, signs: Signs) -> Array:
     """``x * cos + turned(x) * sin`` with each spelt out over all channels, the way most libraries write it.
 
     Args:
@@ -25,18 +30,18 @@ def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, *, min
         at: positions, ``(token,)``.
         table: whether cos and sin hold the angles twice over (halves) or each angle twice in a row (adjacent).
         turn: which channel gives its sine to which.
-        minus: whether the first of a pair gets the sine of the second with a minus.
+        signs: of the sine that the first of a pair gets from the second, and the second from the first.
     """
     xp, rope = run.xp, rope_of(run)
     angles = run.array(at)[:, None] * run.array(rope.frequencies(x.shape[-1]))
     angles = xp.concat([angles, angles], axis=-1) if table == "halves" else xp.repeat(angles, 2, axis=-1)
     dims = angles.shape[-1]
     head, rest = x[..., :dims], x[..., dims:]
-    sign = -1 if minus else 1
+    first, second = signs
     if turn == "halves":
-        crossed = xp.concat([sign * head[..., dims // 2 :], head[..., : dims // 2]], axis=-1)
+        crossed = xp.concat([first * head[..., dims // 2 :], second * head[..., : dims // 2]], axis=-1)
     else:
-        crossed = xp.reshape(xp.stack([sign * head[..., 1::2], head[..., 0::2]], axis=-1), head.shape)
+        crossed = xp.reshape(xp.stack([first * head[..., 1::2], second * head[..., 0::2]], axis=-1), head.shape)
     mixed = (head * xp.cos(angles) + crossed * xp.sin(angles)) * rope.attention_factor
     return xp.concat([mixed, rest], axis=-1)
 
@@ -83,9 +88,9 @@ def rope_layout_mixed(spec: AttentionSpec) -> Ways:
             yield note, _crossed(table, turn)  # type: ignore[arg-type]  # both are pairings
 
 
-def _crossed(table: Pairing, turn: Pairing, *, minus: bool = True) -> Replacements:
+def _crossed(table: Pairing, turn: Pairing, signs: Signs = ROTATION) -> Replacements:
     def one(run: Run, x: Array, at: Array) -> Array:
-        return _tables(run, x, at, table, turn, minus=minus)
+        return _tables(run, x, at, table, turn, signs)
 
     return by_sides(one, one)
 
@@ -93,10 +98,10 @@ def _crossed(table: Pairing, turn: Pairing, *, minus: bool = True) -> Replacemen
 @fault(
     "rope-minus-missing",
     Stage.POSITION,
-    title="rope lacks the minus sign",
+    title="rope has its minus sign in no place, or in two",
     explanation=(
         "A rotation takes the second channel's sine off the first, and adds the first's to the second. With plus in "
-        "both places it is no rotation: lengths change with the position, and a score depends on more than the "
+        "both places, or minus in both, it is no rotation: lengths change, and a score depends on more than the "
         "distance. Every row with more than one visible key is wrong."
     ),
     repair="def rotate_half(x): x1, x2 = x.chunk(2, dim=-1); return torch.cat([-x2, x1], dim=-1)",
@@ -104,9 +109,10 @@ def _crossed(table: Pairing, turn: Pairing, *, minus: bool = True) -> Replacemen
     commonness=1,
 )
 def rope_minus_missing(spec: AttentionSpec) -> Ways:
-    """``x * cos + cat(x2, x1) * sin`` for ``cat(-x2, x1)``."""
+    """``x * cos + cat(x2, x1) * sin`` for ``cat(-x2, x1)``, or ``cat(-x2, -x1)``."""
     if spec.rope is not None:
-        yield _crossed(spec.rope.pairing, spec.rope.pairing, minus=False)
+        yield "plus in both places", _crossed(spec.rope.pairing, spec.rope.pairing, (1, 1))
+        yield "minus in both places", _crossed(spec.rope.pairing, spec.rope.pairing, (-1, -1))
 
 
 def _last_channels(run: Run, x: Array, at: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from qkv.faults.as_if import quietly, unless
+from qkv.faults.as_if import quietly, unless, with_empty_rows
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
 from qkv.oracle import Array, Run
@@ -84,15 +84,18 @@ def online_softmax_max(spec: AttentionSpec) -> Ways:
 def tail_block(spec: AttentionSpec) -> Ways:
     """Sums over ``n * (key_len // n)`` keys, or over ``n * ceil(key_len / n)``, the extra ones with score 0."""
     for block in _BLOCKS[1:]:
-        yield f"blocks of {block} keys, the last one dropped", {Stage.MASK: _tail_dropped(block)}
+        note = f"blocks of {block} keys, the last one dropped"
+        yield note, {Stage.MASK: _tail_dropped(block)}
+        yield from with_empty_rows(spec, {Stage.MASK: _tail_dropped(block, the_only_one=True)}, f"{note} even if alone")
     for block in _BLOCKS[1:]:
         yield f"blocks of {block} keys, the last one filled up with zeros", {Stage.SOFTMAX: _tail_filled(block)}
 
 
-def _tail_dropped(block: int) -> Callable[[Run], Run]:
+def _tail_dropped(block: int, *, the_only_one: bool = False) -> Callable[[Run], Run]:
     def dropped(run: Run) -> Run:
         key_len = run.scores.shape[-1]
-        unless(key_len % block == 0 or key_len < block, "the last block is full, or the only one")
+        alone = key_len < block and not the_only_one
+        unless(key_len % block == 0 or alone, "the last block is full, or the only one")
         return hidden_by(run, allowed(run) & (run.positions().key < key_len - key_len % block))
 
     return dropped

@@ -97,7 +97,8 @@ def _around(facts: Facts, mask: Mask) -> Mask:
 
 def corner(facts: Facts, said: Intention) -> Iterator[Intention]:
     """Where the first query of a function stands: both corners are in use where nothing says which."""
-    if "query_offset" in said.stated or facts.what != "function" or not said.spec.masks(Causal):
+    own_lengths = takes(facts, "query") and not facts.arrays
+    if "query_offset" in said.stated or not own_lengths or not said.spec.masks(Causal):
         yield said
         return
     named = corner_said(facts)

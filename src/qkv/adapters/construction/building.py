@@ -1,0 +1,179 @@
+@dataclass(frozen=True)
+class Construction:
+    """The arguments to build a class with.
+
+    Attributes:
+        kwargs: keyword arguments; a :class:`Config` stands for a config object.
+        assumptions: what was chosen, in sentences for the report.
+        sizes: the sizes asked for. The candidate's own arrays have the last word: a class may read them otherwise.
+        implied: fields of the spec that these arguments set and the spec left open, as at the command line:
+            ``{"window": 5}``.
+    """
+
+    kwargs: Mapping[str, Any]
+    assumptions: Sequence[str]
+    sizes: Sizes
+    implied: Mapping[str, Any] = field(default_factory=dict)
+
+
+def arguments_for(
+    init: Sequence[Argument],
+    spec: AttentionSpec,
+    sizes: Sizes,
+    given: Mapping[str, Any] | None = None,
+    *,
+    stated: Collection[str] = (),
+    class_name: str = "",
+) -> Construction:
+    """The constructor's arguments: those given, the rest by their names.
+
+    Args:
+        init: the constructor's signature.
+        spec: what the attention is meant to do.
+        sizes: the sizes wanted, see :func:`default_sizes`.
+        given: what the user gave with ``--init``; names that the constructor lacks go into its config object.
+        stated: fields of the spec that were given by the user.
+        class_name: name of the class, for conventions that go with it.
+
+    Raises:
+        CandidateError: an argument that must be given has a name of no known role, or a given one has no place.
+    """
+    request = Request(tuple(init), spec, frozenset(stated), class_name, dict(given or {}))
+    return construct(request, fitted(request, sizes))
+
+
+def alternatives(
+    init: Sequence[Argument],
+    spec: AttentionSpec,
+    sizes: Sizes,
+    given: Mapping[str, Any] | None = None,
+    *,
+    stated: Collection[str] = (),
+    class_name: str = "",
+) -> list[Construction]:
+    """What else to try where the first choice can't be built, the smallest change first.
+
+    Arguments and errors are those of :func:`arguments_for`.
+    """
+    request = Request(tuple(init), spec, frozenset(stated), class_name, dict(given or {}))
+    first = construct(request, fitted(request, sizes))
+    seen, found = [first], []
+    relaxed = request
+    for relax in _RELAXATIONS:
+        relaxed = relax(relaxed)
+        for candidate in (relax(request), relaxed):
+            construction = construct(candidate, candidate.resize(fitted(candidate, sizes)))
+            if all(construction.kwargs != other.kwargs for other in seen):
+                seen.append(construction)
+                found.append(construction)
+    return found
+
+
+def construct(request: Request, sizes: Sizes) -> Construction:
+    chosen: dict[str, Any] = {}
+    implied: dict[str, Any] = {}
+    takes, given = request.takes(), dict(request.given)
+    for argument in request.init:
+        if argument.kind in ("args", "kwargs"):
+            continue
+        if argument in request.configs:
+            chosen[argument.name] = config_of(request, sizes, argument, given.pop(argument.name, None), implied)
+        elif argument.name in given:
+            continue
+        else:
+            value = _value(request, sizes, takes.get(argument.name), argument, implied)
+            if value is not LEFT_OUT:
+                chosen[argument.name] = value
+    placed = _placed(request, given, chosen)
+    return Construction(chosen | placed, assumptions_of(request, chosen), sizes, implied)
+
+
+def _placed(request: Request, given: Mapping[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
+    """The given arguments; those that the constructor doesn't take are put into its config object."""
+    names = {argument.name for argument in request.init}
+    anything = any(argument.kind == "kwargs" for argument in request.init)
+    strangers = {name: value for name, value in given.items() if name not in names}
+    if strangers and request.configs:
+        config = request.configs[0].name
+        chosen[config] = replace(chosen[config], values={**chosen[config].values, **strangers})
+    elif strangers and not anything:
+        name = next(iter(strangers))
+        raise CandidateError(
+            f"--init gives {name!r}, which {request.class_name or 'the constructor'} does not take; "
+            f"{nearest(name, names) if names else 'it takes no arguments'}",
+            hint=f"--init '{{{_example(request)}}}'",
+        )
+    elif strangers:
+        return dict(given)
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _example(request: Request) -> str:
+    return ", ".join(f'"{argument.name}": ...' for argument in request.init if argument.required) or '"name": ...'
+
+
+def _value(request: Request, sizes: Sizes, role: str | None, argument: Argument, implied: dict[str, Any]) -> Any:
+    """The argument's value, or ``LEFT_OUT`` where its default will do."""
+    rule = RULES.get(role or "")
+    value = LEFT_OUT if rule is None else rule(Asked(request, sizes, argument, implied))
+    if value is LEFT_OUT and argument.required:
+        raise CandidateError(
+            f"the constructor of {request.class_name or 'the class'} needs {_described(argument)}, "
+            "and its name does not say what it is",
+            hint=f"--init '{{\"{argument.name}\": ...}}'",
+        )
+    return value
+
+
+def _described(argument: Argument) -> str:
+    return f"{argument.name!r} ({argument.annotation})" if argument.annotation else repr(argument.name)
+
+
+def assumptions_of(request: Request, chosen: Mapping[str, Any]) -> list[str]:
+    """What was chosen for the constructor, in sentences."""
+    if not chosen:
+        return []
+    sentences = []
+    shown = [f"{name}={value!r}" for name, value in chosen.items() if not isinstance(value, Config)]
+    if shown:
+        sentences.append(f"built with {', '.join(shown)}, chosen by the arguments' names")
+    for name, value in chosen.items():
+        if isinstance(value, Config):
+            sentences.append(f"{name} is {config_in_words(value)}")
+    takes = request.takes()
+    ambiguous = [name for name in chosen if takes.get(name) == "num_kv_heads" and bare(name).endswith("groups")]
+    for name in ambiguous:
+        reading = "query heads per key/value head" if request.groups_are_sizes else "key/value heads"
+        sentences.append(f"{name} is taken as the number of {reading}")
+    return sentences
+
+
+def config_in_words(config: Config) -> str:
+    values = config.values
+    shown = ("n_embd", "n_head", "num_kv_heads", "block_size", "dropout", "bias")
+    numbers = ", ".join(f"{name}={values[name]!r}" for name in shown if name in values)
+    return f"a config object with {numbers}, and the same under every other name that the field uses"
+
+
+def _resized(**changes: Callable[[Sizes], int]) -> Callable[[Request], Request]:
+    def relax(request: Request) -> Request:
+        before = request.resize
+
+        def resize(sizes: Sizes) -> Sizes:
+            sizes = before(sizes)
+            return replace(sizes, **{name: change(sizes) for name, change in changes.items()})
+
+        return replace(request, resize=resize)
+
+    return relax
+
+
+_RELAXATIONS: Sequence[Callable[[Request], Request]] = (
+    lambda request: replace(request, groups_are_sizes=True),
+    lambda request: replace(request, tied=True),
+    _resized(value_dim=lambda sizes: sizes.head_dim),
+    _resized(num_kv_heads=lambda sizes: sizes.num_heads),
+    _resized(context_length=lambda sizes: max(512, sizes.context_length)),
+    lambda request: replace(request, plain=True),
+)
+"""Wishes that are given up, one after the other; each is tried alone and together with those before it."""
