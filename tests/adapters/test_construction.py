@@ -6,11 +6,14 @@ import ast
 from typing import Any
 
 import pytest
+from torch import nn
 
-from qkv.adapters.construction import Sizes, alternatives, arguments_for, default_sizes
+from qkv.adapters.construction import Sizes, alternatives, arguments_for, default_sizes, fitted_to
+from qkv.adapters.host import Host
 from qkv.adapters.messages import Argument, Config
 from qkv.errors import CandidateError
 from qkv.masks import Causal, SlidingWindow
+from qkv.positions import Rope
 from qkv.spec import AttentionSpec
 
 
@@ -189,3 +192,130 @@ def test_default_sizes_leave_no_two_axes_equal():
     assert len({*vars(sizes).values(), sizes.width, sizes.group_size}) == 8
     stated = default_sizes(AttentionSpec(num_heads=4, num_kv_heads=1, head_dim=16, value_dim=16, embed_dim=64))
     assert stated == Sizes(64, 4, 1, 16, 16, 40)
+
+
+def test_what_the_user_gives_is_as_good_as_an_attribute():
+    given = {"win": 3, "sliding_window": 4, "logit_cap": 20.0, "rope_theta": 5e5, "temperature": 4.0, "is_causal": True}
+    text = "dim, heads, win, sliding_window, logit_cap, rope_theta, temperature, is_causal"
+    assert build(text, given=given).implied == {
+        "window": 4, "softcap": 20.0, "rope_base": 5e5, "scale": 0.25, "causal": True,
+    }  # fmt: skip
+    assert build("config", given={"config": {"sliding_window": 4}}).implied == {"window": 4}
+    assert build("dim, heads, window=None", given={"window": None}).implied == {}
+
+
+def test_key_value_heads_are_told():
+    assert build("dim, heads, kv_heads").implied == {"num_kv_heads": 2}
+    assert build("dim, heads, n_rep").implied == {"num_kv_heads": 2}
+    assert build("dim, heads, kv_heads", given={"kv_heads": 3}).implied == {"num_kv_heads": 3}
+    # Where the name can mean either, nothing is told.
+    assert build("dim, heads, num_kv_groups").implied == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("dim, heads, rotary_pct", {"rotary_pct": 0.5}),
+        ("dim, heads, partial_rotary_factor=1.0", {"partial_rotary_factor": 0.5}),
+        ("dim, heads, rotary_dim=64", {"rotary_dim": 4}),
+    ],
+)
+def test_rope_turns_half_of_a_head_where_the_class_can_leave_channels_as_they_are(text, expected):
+    for spec in (AttentionSpec(), AttentionSpec(rope=Rope("halves"))):
+        construction = build(text, spec)
+        assert construction.kwargs == {"dim": 48, "heads": 6} | expected
+        assert construction.implied == {"rotary_dims": 4}
+
+
+def test_rope_that_the_user_states_is_kept():
+    whole = build("dim, heads, rotary_pct", AttentionSpec(rope=Rope("halves")), stated={"rope"})
+    assert (whole.kwargs["rotary_pct"], whole.implied) == (1.0, {})
+    part = build("dim, heads, rotary_pct", AttentionSpec(rope=Rope("halves", dims=2)), stated={"rope"})
+    assert (part.kwargs["rotary_pct"], part.implied) == (0.25, {})
+    given = build("dim, heads, rotary_pct=1.0", given={"rotary_pct": 0.25})
+    assert given.implied == {"rotary_dims": 2}
+    assert "rotary_dim" not in build("dim, heads, rotary_dim=None").kwargs
+
+
+def test_temperature_is_the_inverse_of_the_scale():
+    assert build("temperature").kwargs == {"temperature": 8**0.5}
+    assert build("temperature", AttentionSpec(scale=0.25)).kwargs == {"temperature": 4.0}
+    assert build("dim, heads, temperature=1.0").kwargs == {"dim": 48, "heads": 6}
+    assert "temperature" not in build("config").kwargs["config"].values
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d: int, n: int", {"d": 48, "n": 6}),
+        ("d: int, n_h: int", {"d": 48, "n_h": 6}),
+        ("hid_dim, n_heads, dropout, device", {"hid_dim": 48, "n_heads": 6, "dropout": 0.2, "device": "cpu"}),
+        ("nx, n_head", {"nx": 48, "n_head": 6}),
+        ("n_in, n_out, n_heads", {"n_in": 56, "n_out": 48, "n_heads": 6}),
+    ],
+)
+def test_short_names(text, expected):
+    assert build(text).kwargs == expected
+
+
+def test_n_alone_is_not_known_to_be_heads():
+    with pytest.raises(CandidateError, match="needs 'n'"):
+        build("d, n")
+
+
+# --- a width from outside ---------------------------------------------------------------------------------------------
+
+N_EMBD = 64
+
+
+class OneHead(nn.Module):
+    def __init__(self, head_size):
+        super().__init__()
+        self.key, self.query, self.value = (nn.Linear(N_EMBD, head_size, bias=False) for _ in range(3))
+
+
+class ManyHeads(nn.Module):
+    def __init__(self, num_heads, head_size):
+        super().__init__()
+        self.heads = nn.ModuleList([OneHead(head_size) for _ in range(num_heads)])
+        self.proj = nn.Linear(N_EMBD, N_EMBD)
+
+
+class OnlyHeads(ManyHeads):
+    def __init__(self, num_heads):
+        super().__init__(num_heads, N_EMBD // num_heads)
+
+
+def built(cls, given=None, **arguments):
+    host = Host()
+    facts = host.open(cls)
+    construction = arguments_for(
+        facts.init, AttentionSpec(), default_sizes(AttentionSpec()), given, class_name=cls.__name__
+    )
+    return host, construction, fitted_to(construction, host.build(construction.kwargs))
+
+
+@pytest.mark.parametrize(
+    ("cls", "kwargs"), [(ManyHeads, {"num_heads": 4, "head_size": 16}), (OnlyHeads, {"num_heads": 4})]
+)
+def test_heads_fill_a_width_that_is_fixed_outside(cls, kwargs):
+    host, first, fitted = built(cls)
+    assert first.kwargs != kwargs
+    assert fitted is not None
+    assert fitted.kwargs == kwargs
+    assert (fitted.sizes.num_heads, fitted.sizes.head_dim, fitted.sizes.width) == (4, 16, 64)
+    assert "num_heads=4" in fitted.assumptions[-1]
+    assert "64 channels" in fitted.assumptions[-1]
+    assert fitted_to(fitted, host.build(fitted.kwargs)) is None
+
+
+def test_what_the_user_gave_is_kept_where_it_fits():
+    assert built(ManyHeads, {"num_heads": 2})[2].kwargs == {"num_heads": 2, "head_size": 32}
+    assert built(ManyHeads, {"num_heads": 8})[2] is None
+    assert built(ManyHeads, {"head_size": 4})[2].kwargs == {"num_heads": 16, "head_size": 4}
+    assert built(ManyHeads, {"num_heads": 5})[2] is None
+    assert built(ManyHeads, {"num_heads": 4, "head_size": 8})[2] is None
+
+
+def test_nothing_is_fitted_where_the_number_of_heads_is_no_argument():
+    assert built(OneHead)[2] is None

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from qkv.adapters.host import Host
 from qkv.adapters.messages import ArrayFacts, Facts
-from qkv.adapters.projections import ProjectionReading, possible_heads, randomised, readings_of
+from qkv.adapters.projections import ProjectionReading, channels_in, possible_heads, randomised, readings_of
 from qkv.errors import CandidateError
 from qkv.oracle.inputs import Linear
 from qkv.spec import AttentionSpec
@@ -905,3 +905,21 @@ def test_facts_alone_are_enough():
     facts = Facts("f", "object", "torch", is_module=True, class_name="Plain", arrays=arrays)
     (reading,) = readings_of(facts, MHA)
     assert reading.names == ("q_proj.weight", "k_proj.weight", "v_proj.weight")
+
+
+def test_lazy_layers_must_be_called_once():
+    module = named(
+        q_proj=nn.LazyLinear(W), k_proj=nn.LazyLinear(W), v_proj=nn.LazyLinear(W), factor=nn.Parameter(torch.ones(()))
+    )
+    with pytest.raises(CandidateError, match=r"q_proj\.weight of Named has no shape before the first call") as error:
+        opened(module)
+    assert "LazyLinear" in error.value.hint
+    for layer in (module.q_proj, module.k_proj, module.v_proj):
+        layer(torch.zeros(1, E))
+    (reading,) = opened(module)[1]
+    assert reading.embed_dim == E
+
+
+def test_channels_in_of_what_could_not_be_called():
+    facts = Host().open(named(qkv=(E, 3 * W), proj=(W + 4, E)))
+    assert channels_in(facts) == {"q": E, "k": E, "v": E, "out": W + 4}

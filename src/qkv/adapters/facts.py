@@ -12,7 +12,7 @@ from typing import Any
 
 from qkv.adapters.frameworks import framework_of
 from qkv.adapters.messages import ArrayFacts, Facts, Scalar
-from qkv.adapters.parts import is_learned, is_module, is_module_class, own_attributes, parts, slots
+from qkv.adapters.parts import is_array, is_learned, is_module, is_module_class, own_attributes, parts, slots
 from qkv.adapters.signatures import arguments_of, as_scalar, calling_method, is_plain_function, is_scalar, original
 from qkv.adapters.values import dtype_name, is_tensor
 
@@ -180,7 +180,18 @@ def array_facts(value: Any) -> dict[str, ArrayFacts]:
             learned=is_learned(slot),
             dtype=dtype_name(slot.value),
         )
-    return facts
+    return facts | _shapeless(value)
+
+
+def _shapeless(value: Any) -> dict[str, ArrayFacts]:
+    """The parameters of lazy layers, which have no shape before the first call."""
+    return {
+        f"{name}.{key}" if name else key: ArrayFacts((), _class_name(part), learned=True, dtype=dtype_name(one))
+        for name, part in parts(value)
+        if is_module(part)
+        for key, one in part._parameters.items()
+        if one is not None and not is_array(one)
+    }
 
 
 def _class_name(value: Any) -> str:

@@ -1,19 +1,21 @@
-@dataclass(frozen=True)
-class Construction:
-    """The arguments to build a class with.
+"""Constructors filled by the names of their arguments, and what else to try where the first choice fails."""
 
-    Attributes:
-        kwargs: keyword arguments; a :class:`Config` stands for a config object.
-        assumptions: what was chosen, in sentences for the report.
-        sizes: the sizes asked for. The candidate's own arrays have the last word: a class may read them otherwise.
-        implied: fields of the spec that these arguments set and the spec left open, as at the command line:
-            ``{"window": 5}``.
-    """
+from __future__ import annotations
 
-    kwargs: Mapping[str, Any]
-    assumptions: Sequence[str]
-    sizes: Sizes
-    implied: Mapping[str, Any] = field(default_factory=dict)
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from qkv.adapters.construction.configs import config_in_words, config_of
+from qkv.adapters.construction.construction import Construction
+from qkv.adapters.construction.request import Request, fitted
+from qkv.adapters.construction.rules import LEFT_OUT, RULES, Asked
+from qkv.adapters.construction.sizes import Sizes
+from qkv.adapters.construction.telling import told_by
+from qkv.adapters.messages import Argument, Config
+from qkv.adapters.names import bare
+from qkv.errors import CandidateError, nearest
+from qkv.spec import AttentionSpec
 
 
 def arguments_for(
@@ -70,6 +72,7 @@ def alternatives(
 
 
 def construct(request: Request, sizes: Sizes) -> Construction:
+    """Every argument, given or by its name."""
     chosen: dict[str, Any] = {}
     implied: dict[str, Any] = {}
     takes, given = request.takes(), dict(request.given)
@@ -85,7 +88,10 @@ def construct(request: Request, sizes: Sizes) -> Construction:
             if value is not LEFT_OUT:
                 chosen[argument.name] = value
     placed = _placed(request, given, chosen)
-    return Construction(chosen | placed, assumptions_of(request, chosen), sizes, implied)
+    implied |= told_by(request, sizes)
+    return Construction(
+        chosen | placed, assumptions_of(request, chosen), sizes, implied, takes, frozenset(request.given)
+    )
 
 
 def _placed(request: Request, given: Mapping[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
@@ -146,13 +152,6 @@ def assumptions_of(request: Request, chosen: Mapping[str, Any]) -> list[str]:
         reading = "query heads per key/value head" if request.groups_are_sizes else "key/value heads"
         sentences.append(f"{name} is taken as the number of {reading}")
     return sentences
-
-
-def config_in_words(config: Config) -> str:
-    values = config.values
-    shown = ("n_embd", "n_head", "num_kv_heads", "block_size", "dropout", "bias")
-    numbers = ", ".join(f"{name}={values[name]!r}" for name in shown if name in values)
-    return f"a config object with {numbers}, and the same under every other name that the field uses"
 
 
 def _resized(**changes: Callable[[Sizes], int]) -> Callable[[Request], Request]:

@@ -1,3 +1,17 @@
+"""What is known of a class and wanted of it, and the sizes that fit both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qkv.adapters.construction.sizes import Sizes, fewer
+from qkv.adapters.messages import Argument
+from qkv.adapters.names import HEADS_IF_WHOLE, INCOMING, bare, is_config, role_of
+from qkv.spec import AttentionSpec
+
+
 @dataclass(frozen=True)
 class Request:
     """All that is known of the class and what is wanted of it."""
@@ -18,7 +32,16 @@ class Request:
         incoming = [name for name, role in roles.items() if role == "embed_dim" and bare(name) in INCOMING]
         if incoming:
             roles |= {name: "out_dim" for name, role in roles.items() if role == "embed_dim" and name not in incoming}
+        if "num_heads" not in roles.values():
+            roles |= dict.fromkeys(self._whole_heads(roles), "num_heads")
         return roles
+
+    def _whole_heads(self, roles: Mapping[str, str]) -> list[str]:
+        """``n`` in ``(d: int, n: int)``: beside a width that has to be given too, it's the number of heads."""
+        needed = [argument.name for argument in self.init if argument.required and "int" in argument.annotation]
+        if not any(roles.get(name) == "embed_dim" for name in needed):
+            return []
+        return [name for name in needed if bare(name) in HEADS_IF_WHOLE]
 
     def given_by_role(self) -> dict[str, Any]:
         """What the user gave, by role, config fields included."""

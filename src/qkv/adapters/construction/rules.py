@@ -1,3 +1,16 @@
+"""How an argument of each role is filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qkv.adapters.construction.request import Request, concatenates
+from qkv.adapters.construction.sizes import Sizes
+from qkv.adapters.messages import Argument
+from qkv.adapters.names import bare
+from qkv.masks import Causal, SlidingWindow
 from qkv.spec import AttentionSpec
 
 DROPOUT = 0.2
@@ -15,6 +28,7 @@ class LeftOut:
 
 
 LEFT_OUT = LeftOut()
+"""What a rule gives for an argument whose default will do."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +39,16 @@ class Asked:
     sizes: Sizes
     argument: Argument
     implied: dict[str, Any]
+    in_config: bool = False
 
     @property
     def spec(self) -> AttentionSpec:
+        """What the attention is meant to do."""
         return self.request.spec
 
     @property
     def needed(self) -> bool:
+        """Whether the argument has to be given."""
         return self.argument.required
 
     @property
@@ -142,16 +159,34 @@ def _rope_base(asked: Asked) -> Any:
     return 10000.0 if asked.needed else LEFT_OUT
 
 
+def _temperature(asked: Asked) -> Any:
+    if not asked.needed:
+        return LEFT_OUT
+    return 1 / asked.spec.scale if asked.spec.scale else asked.sizes.head_dim**0.5
+
+
 def _rotary_dims(asked: Asked) -> Any:
-    if asked.spec.rope is not None:
-        return asked.spec.rope.rotary_dims(asked.sizes.head_dim)
-    return asked.sizes.head_dim if asked.needed else LEFT_OUT
+    dims = _turned(asked)
+    return LEFT_OUT if dims is None else dims
 
 
 def _rotary_fraction(asked: Asked) -> Any:
-    if asked.spec.rope is not None:
-        return asked.spec.rope.rotary_dims(asked.sizes.head_dim) / asked.sizes.head_dim
-    return 1.0 if asked.needed else LEFT_OUT
+    dims = _turned(asked)
+    return LEFT_OUT if dims is None else dims / asked.sizes.head_dim
+
+
+def _turned(asked: Asked) -> int | None:
+    """How many channels of a head rope turns: where the class can leave some as they are, half of them."""
+    head_dim = asked.sizes.head_dim
+    rope = asked.spec.rope
+    if rope is not None and (rope.dims or asked.in_config or asked.says("rope")):
+        return rope.rotary_dims(head_dim)
+    if asked.in_config or asked.says("rope"):
+        return head_dim if asked.needed else None
+    if not asked.needed and not asked.has_number:
+        return None
+    half = head_dim // 4 * 2
+    return int(asked.imply("rotary_dims", half)) if half else head_dim
 
 
 def _constant(value: Any) -> Callable[[Asked], Any]:
@@ -180,6 +215,7 @@ RULES: Mapping[str, Callable[[Asked], Any]] = {
     "rotary_fraction": _rotary_fraction,
     "rope": _switch(lambda spec: spec.rope is not None, "rope"),
     "scale": _scale,
+    "temperature": _temperature,
     "query_pre_attn_scalar": _query_scalar,
     "qk_norm": _switch(lambda spec: spec.qk_norm is not None, "qk_norm"),
     "sinks": _switch(lambda spec: spec.sinks, "sinks"),

@@ -1,3 +1,13 @@
+"""The sizes to build an attention with."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from qkv.spec import AttentionSpec
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of an attention, every one of them known.

@@ -11,6 +11,7 @@ from qkv.adapters.projections.pieces import (
     ProjectionReading as ProjectionReading,
     State as State,
 )
-from qkv.adapters.projections.reading import UNINITIALISED as UNINITIALISED, readings_of as readings_of
+from qkv.adapters.projections.reading import readings_of as readings_of
 from qkv.adapters.projections.sizes import possible_heads as possible_heads
 from qkv.adapters.projections.values import randomised as randomised
+from qkv.adapters.projections.widths import channels_in as channels_in

@@ -63,17 +63,13 @@ def readings_of(
 
 
 def _check_shapes(arrays: Mapping[str, ArrayFacts], facts: Facts) -> None:
-    lazy = next((name for name, one in arrays.items() if one.dtype == UNINITIALISED), None)
+    lazy = next((name for name, one in arrays.items() if not one.shape and one.owner.startswith("Lazy")), None)
     if lazy:
         raise CandidateError(
             f"{lazy} of {facts.class_name} has no shape before the first call",
             hint="write nn.Linear(in_features, out_features) for nn.LazyLinear(out_features), "
             "or hand over an instance that has been called once",
         )
-
-
-UNINITIALISED = "uninitialised"
-"""What stands for the dtype of an array that gets its shape at the first call."""
 
 
 def _complete_scopes(
