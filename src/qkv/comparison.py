@@ -7,7 +7,7 @@ Its bar is what rounding at the candidate's precision does to a plain implementa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,9 @@ EPSILON: Mapping[str, float] = {"float64": 2.0**-52, "float32": 2.0**-23, "float
 
 MARGIN = 16.0
 """How many times the rounding of a plain implementation a right one may be off. Measured in benchmarks/tolerance.py."""
+
+DRAWS = 3
+"""Roundings that the bar is drawn from: one alone may happen to be small in a row that is sensitive."""
 
 FLOOR = 4.0
 """No row is held to less than this many times epsilon and the largest entry of its head."""
@@ -149,9 +152,11 @@ def tolerance_of(run: Run, replacements: Replacements, dtype: str, num_heads: in
         QkvError: a replacement can't be made on these inputs.
     """
     rows = as_rows(run.output, num_heads)
-    with np.errstate(invalid="ignore"):
-        rounding = np.abs(as_rows(rounded_run(run, dtype, replacements).output, num_heads) - rows)
-    rounding = np.nan_to_num(rounding, nan=0.0, posinf=0.0).max(axis=-1, initial=0.0)
+    rounding = np.zeros(rows.shape[:-1])
+    for draw in range(DRAWS):
+        with np.errstate(invalid="ignore"):
+            off = np.abs(as_rows(rounded_run(run, dtype, replacements, draw).output, num_heads) - rows)
+        rounding = np.maximum(rounding, np.nan_to_num(off, nan=0.0, posinf=0.0).max(axis=-1, initial=0.0))
     magnitude = np.abs(np.nan_to_num(rows)).max(axis=(1, 3), keepdims=True, initial=np.finfo(np.float64).tiny)[..., 0]
     return np.maximum(MARGIN * rounding, FLOOR * EPSILON[dtype] * magnitude)
 
@@ -173,21 +178,38 @@ def judged_rows(run: Run, num_heads: int, judge_empty_rows: bool) -> Bools:
     return judged
 
 
-def rounded_run(run: Run, dtype: str, replacements: Replacements) -> Run:
-    """The same attention with every stage's tensors rounded to ``dtype``: what a plain implementation in it gives."""
+def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0) -> Run:
+    """The same attention with every stage's tensors rounded to ``dtype``: what a plain implementation in it gives.
+
+    Args:
+        run: the oracle's run.
+        dtype: what to round to.
+        replacements: stages done another way.
+        draw: 0 rounds to the nearest; other numbers first move each entry within its rounding, as sums in another order
+            and tables of angles in this dtype would.
+    """
+    rng = np.random.default_rng(draw)
+
+    def near(array: Floats) -> Floats:
+        moved = array if draw == 0 else array * (1 + EPSILON[dtype] * rng.uniform(-1, 1, array.shape))
+        return round_to(moved, dtype)
 
     def rounding(stage: StageFunction) -> StageFunction:
         def rounded(before: Run) -> Run:
             after = stage(before)
             names = [name for name in _TENSORS if getattr(after, name) is not getattr(before, name)]
-            return after.but(**{name: round_to(getattr(after, name), dtype) for name in names})
+            return after.but(**{name: near(getattr(after, name)) for name in names})
 
         return rounded
 
     with np.errstate(all="ignore"):
         inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
         stages = {**STAGES, **replacements}
-        return run_stages(run.spec, inputs, {name: rounding(stage) for name, stage in stages.items()})
+        spec = run.spec
+        if spec.rope is not None and draw:
+            base = spec.rope.base * (1 + EPSILON[dtype] * rng.uniform(-1, 1))
+            spec = spec.but(rope=replace(spec.rope, base=base))
+        return run_stages(spec, inputs, {name: rounding(stage) for name, stage in stages.items()})
 
 
 _TENSORS = ("query", "key", "value", "scores", "weights", "context", "output")

@@ -1,0 +1,5 @@
+"""``python -m qkv`` is ``qkv``."""
+
+from qkv.cli import main
+
+main()
