@@ -250,6 +250,8 @@ def test_temperature_is_the_inverse_of_the_scale():
         ("d: int, n: int", {"d": 48, "n": 6}),
         ("d: int, n_h: int", {"d": 48, "n_h": 6}),
         ("hid_dim, n_heads, dropout, device", {"hid_dim": 48, "n_heads": 6, "dropout": 0.2, "device": "cpu"}),
+        ("d: int, n: int, k: int, v: int", {"d": 56, "n": 6, "k": 8, "v": 10}),
+        ("k, heads=8", {"k": 48, "heads": 6}),
         ("nx, n_head", {"nx": 48, "n_head": 6}),
         ("n_in, n_out, n_heads", {"n_in": 56, "n_out": 48, "n_heads": 6}),
     ],

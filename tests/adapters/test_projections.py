@@ -530,7 +530,7 @@ def test_lists_of_heads_with_names_in_the_plural(names):
 def test_shazeers_arrays(kv_heads):
     """Fast Transformer Decoding: one array for each head, in multi-query attention one for all of k and of v."""
     shape = (H,) if kv_heads == H else ()
-    module = named(P_q=raw(H, E, D), P_k=raw(*shape, E, D), P_v=raw(*shape, E, D), P_o=raw(H, E, D))
+    module = named(P_q=raw(H, E, D), P_k=raw(*shape, E, D), P_v=raw(*shape, E, D), P_o=raw(H, E, D), k=D)
     h = "h" if shape else ""
 
     def project(x):
@@ -543,6 +543,12 @@ def test_shazeers_arrays(kv_heads):
     context = np.random.default_rng(0).standard_normal((5, H, D))
     wanted = np.einsum("thd,hed->te", context, state["P_o"])
     assert np.allclose(applied(readings[0].parameters(state).out_proj, context.reshape(5, W)), wanted)
+
+
+def test_heads_as_wide_as_a_token_leave_a_choice_for_the_output():
+    module = named(P_q=raw(H, E, E), P_k=raw(H, E, E), P_v=raw(H, E, E), P_o=raw(H, E, E))
+    readings = opened(module, AttentionSpec())[1]
+    assert [reading.out.axes for reading in readings if reading.out] == ["hdo", "hod"]
 
 
 # --- the number of heads where no known name says it ------------------------------------------------------------------

@@ -265,6 +265,9 @@ INCOMING: tuple[str, ...] = _words(
 KV_HEADS_OR_GROUP_SIZE: tuple[str, ...] = _words("num_kv_groups num_groups n_groups n_kv_groups kv_groups groups")
 """Names that are the number of key/value heads in some code, and how many queries share one in other code."""
 
+SIZES_OF_HEADS: Mapping[str, str] = MappingProxyType({"k": "head_dim", "v": "value_dim"})
+"""Letters that are the sizes of one head where another argument is the embedding's."""
+
 HEADS_IF_WHOLE: tuple[str, ...] = _words("n")
 """Names that are the number of heads where a constructor needs them as an int, beside one for the embedding."""
 

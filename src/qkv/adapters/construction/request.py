@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.adapters.construction.sizes import Sizes, fewer
 from qkv.adapters.messages import Argument
-from qkv.adapters.names import HEADS_IF_WHOLE, INCOMING, bare, is_config, role_of
+from qkv.adapters.names import HEADS_IF_WHOLE, INCOMING, SIZES_OF_HEADS, bare, is_config, role_of
 from qkv.spec import AttentionSpec
 
 
@@ -34,7 +34,14 @@ class Request:
             roles |= {name: "out_dim" for name, role in roles.items() if role == "embed_dim" and name not in incoming}
         if "num_heads" not in roles.values():
             roles |= dict.fromkeys(self._whole_heads(roles), "num_heads")
-        return roles
+        return roles | self._letters(roles)
+
+    def _letters(self, roles: Mapping[str, str]) -> dict[str, str]:
+        """``k`` and ``v`` in ``(d, h, k, v)``: the sizes of one head, where another argument is the embedding's."""
+        if not any(role == "embed_dim" and bare(name) not in SIZES_OF_HEADS for name, role in roles.items()):
+            return {}
+        names = [argument.name for argument in self.init if argument.required]
+        return {name: SIZES_OF_HEADS[bare(name)] for name in names if bare(name) in SIZES_OF_HEADS}
 
     def _whole_heads(self, roles: Mapping[str, str]) -> list[str]:
         """``n`` in ``(d: int, n: int)``: beside a width that has to be given too, it's the number of heads."""

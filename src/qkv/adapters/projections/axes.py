@@ -30,16 +30,21 @@ def axes_choices(scope: Scope, known: Known) -> list[dict[str, str]]:
     if flat:
         choices = [choice | dict.fromkeys(flat, axes) for choice in choices for axes in _flat_order(scope, flat)]
     fitting = [choice for choice in choices if _consistent(scope, choice, free, known)]
-    return _first_outputs(fitting or choices, scope)
+    # Which axis of an output's is which is settled by the others; where it isn't, its sizes leave a choice of two.
+    return _likeliest(fitting, scope) or choices
 
 
-def _first_outputs(choices: Sequence[dict[str, str]], scope: Scope) -> list[dict[str, str]]:
-    """The choices without those that differ from an earlier one in nothing but the axes of the output's heads."""
-    kept: dict[tuple[str, ...], dict[str, str]] = {}
-    deep = "out" in scope.units and len(scope.units["out"][0].facts.shape) > 2
-    for choice in choices:
-        kept.setdefault(tuple(axes for role, axes in choice.items() if role != "out" or not deep), choice)
-    return list(kept.values())
+def _likeliest(choices: list[dict[str, str]], scope: Scope) -> list[dict[str, str]]:
+    """The choices in which the output's projection gives tokens, where there are such."""
+    if "out" not in scope.units or len(scope.units["out"][0].facts.shape) == 2:
+        return choices
+    first = next(role for role in scope.units if role != "out")
+    tokens = [
+        choice
+        for choice in choices
+        if scope.piece("out", choice["out"]).size[0] == scope.piece(first, choice[first]).size[1]
+    ]
+    return tokens or choices[:1]
 
 
 def _flat_order(scope: Scope, flat: Sequence[str]) -> tuple[str, str]:
@@ -59,9 +64,16 @@ def _consistent(scope: Scope, choice: Mapping[str, str], free: Sequence[str], kn
     fused = next((role for role in free if len(role) == 3 and role != "out"), None)
     if fused and "c" not in choice[fused] and sizes[fused][0] <= sizes[fused][1]:
         return False
+    if len({_heads(scope, role, choice[role]) for role in ("q", "out") if role in scope.units} - {None}) > 1:
+        return False
     return "out" not in free or _takes_the_value(
         {role: size[0] for role, size in sizes.items()}, sizes["out"][1], known
     )
+
+
+def _heads(scope: Scope, role: str, axes: str) -> int | None:
+    """The size of an array's axis for the heads; None where it has none."""
+    return scope.units[role][0].facts.shape[axes.index("h")] if "h" in axes else None
 
 
 def _takes_the_value(rows: Mapping[str, int], width: int, known: Known) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qkv.adapters.messages import Facts
-from qkv.adapters.names import role_of
+from qkv.adapters.names import SIZES_OF_HEADS, bare, role_of
 from qkv.adapters.projections.pieces import ProjectionReading
 from qkv.spec import AttentionSpec
 
@@ -36,7 +36,9 @@ class Known:
         told: dict[str, set[int]] = {}
         inside = "".join(f"{name}." for name in at)
         for name, value in facts.attributes.items():
-            role = role_of(name.removeprefix(inside))
+            own = name.removeprefix(inside)
+            # ``self.k`` is the size of a token in some code, of a head in other code.
+            role = None if bare(own) in SIZES_OF_HEADS else role_of(own)
             if role and isinstance(value, int) and not isinstance(value, bool):
                 told.setdefault(role, set()).add(value)
         stated = {"embed_dim": spec.embed_dim, "head_dim": spec.head_dim}
