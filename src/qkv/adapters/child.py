@@ -167,7 +167,7 @@ def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], Bin
         assert process.stdout is not None
         return process, process.stdin, process.stdout
     # Pipes of their own: the first ones may be written to before any code of ours runs, by a sitecustomize.py.
-    (requests, requests_to), (replies_from, replies) = os.pipe(), os.pipe()
+    (requests, requests_to), (replies_from, replies) = _pipe(), _pipe()
     try:
         process = subprocess.Popen(
             [*boot, str(requests), str(replies), _ROOT],
@@ -185,6 +185,17 @@ def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], Bin
         os.close(requests)
         os.close(replies)
     return process, os.fdopen(requests_to, "wb"), os.fdopen(replies_from, "rb")
+
+
+def _pipe() -> tuple[int, int]:
+    """Both ends of a pipe, none of them where a process has its stdin, stdout and stderr: ours may be closed."""
+    import fcntl  # not on Windows
+
+    ends = os.pipe()
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 3) for end in ends]
+    for end in ends:
+        os.close(end)
+    return high[0], high[1]
 
 
 def _environment() -> dict[str, str]:

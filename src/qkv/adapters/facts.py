@@ -89,7 +89,7 @@ def _huggingface_config(value: Any) -> Mapping[str, Any]:
     parts = value.modules() if is_module(value) else [value]
     for part in parts:
         config = getattr(part, "config", None)
-        if config is not None and hasattr(config, "to_dict") and getattr(config, "model_type", ""):
+        if config is not None and hasattr(config, "to_dict") and getattr(config, "model_type", None):
             return json.loads(json.dumps(config.to_dict(), default=str))
     return {}
 

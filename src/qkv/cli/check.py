@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import json
 import re
 import shlex
 import sys
@@ -16,6 +18,7 @@ from qkv.vocabulary import Layout, MaskMeaning
 
 if TYPE_CHECKING:
     from qkv.debugger import Request
+    from qkv.report import Report
 
 LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 
@@ -42,13 +45,20 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     """
     if target is None:
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
+    from qkv.cli.ending import put
     from qkv.debugger import judge
 
+    request = request_from(target, options)
     try:
-        report = judge(request_from(target, options))
+        report = judge(request)
+        text = text_of(report, form, verbose)
     except SpecError as error:
         raise click.UsageError(str(error)) from None
-    show(report, form, verbose)
+    except Exception as error:
+        if form == "json":
+            put(text_of(_failed(request, error), form))
+        raise
+    put(text)
     raise SystemExit(report.exit_code)
 
 
@@ -86,18 +96,28 @@ def _conventions(options: Mapping[str, Any]) -> Any:
     )
 
 
-def show(report: Any, form: str, verbose: bool = False) -> None:
-    """Prints a report in the form asked for."""
+def text_of(report: Report, form: str, verbose: bool = False) -> str:
+    """The report in the form asked for, as stdout can take it."""
     if form == "json":
         from qkv.report import to_json
 
-        click.echo(to_json(report))
-        return
-    from rich.console import Console
+        # What this terminal or pipe can't encode JSON can say in another way.
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        unsayable = r"[\ud800-\udfff]" if codecs.lookup(encoding).name == "utf-8" else r"[^\x00-\x7f]"
+        return re.sub(unsayable, lambda one: json.dumps(one[0])[1:-1], to_json(report)) + "\n"
+    from qkv.report.terminal import report_text, terminal
 
-    from qkv.report.terminal import print_report
+    return report_text(report, terminal(), verbose=verbose)
 
-    print_report(report, Console(highlight=False), verbose=verbose)
+
+def _failed(request: Request, error: Exception) -> Report:
+    """The report that says that qkv itself has failed."""
+    from qkv.cli.ending import own_failure
+    from qkv.report import CandidateWords, Report, Verdict
+
+    file, _, name = str(request.target).rpartition(":") if ".py:" in str(request.target) else (request.target, "", "")
+    why, hint = own_failure(error), "please report it, with the file that was judged"
+    return Report(Verdict.FAILED, CandidateWords(name, file), why=why, hint=hint, repeat=request.repeat)
 
 
 def _names(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 import qkv
-from qkv.cli.check import show
+from qkv.cli.check import text_of
+from qkv.cli.ending import FAILED, put
 
 
 @click.command("demo")
@@ -17,10 +18,8 @@ def command() -> None:
     from qkv.report import Verdict
 
     file = Path(qkv.__file__).parent / "demo" / "causal_attention.py"
-    click.echo(f"{file.name}, an attention that runs, trains, and is wrong:\n")
-    click.echo(file.read_text())
-    click.echo("$ qkv check causal_attention.py\n")
+    put(f"{file.name}, an attention that runs, trains, and is wrong:\n\n{file.read_text(encoding='utf-8')}\n")
+    put("$ qkv check causal_attention.py\n\n")
     report = judge(Request(target=str(file), repeat="qkv check my_attention.py   # now your own"))
-    show(report, "text")
-    named = [fault.id for fault in report.faults]
-    raise SystemExit(0 if report.verdict is Verdict.WRONG and named else 1)
+    put(text_of(report, "text"))
+    raise SystemExit(0 if report.verdict is Verdict.WRONG and report.faults else FAILED)

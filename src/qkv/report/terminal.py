@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 from collections.abc import Iterator, Sequence
 from textwrap import dedent
 from typing import Any
@@ -14,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.report.document import Example, NamedFault, Report, Verdict
+from qkv.report.plain import encodable, harmless
 from qkv.spec import describe
 
 MARKS = {
@@ -22,6 +26,17 @@ MARKS = {
     Verdict.UNDECIDED: ("?", "bold yellow"),
     Verdict.FAILED: ("!", "bold magenta"),
 }
+NARROWEST = 60
+"""Columns; in fewer, rows of numbers and code could not be read."""
+
+INDENT = 12
+"""Columns in front of every line of a section: its title stands there."""
+
+_TAIL = re.compile(r"(?:\x1b\[[0-9;]*m| )+$")
+
+WIDE = 66
+"""Columns from which on the table of probes says what each exposes."""
+
 MOST_CHANNELS = 6
 """Numbers of a row that are printed side by side."""
 
@@ -29,19 +44,34 @@ MOST_BLIND = 3
 """Reasons for blindness that are printed with their faults; the JSON form has them all."""
 
 
+def terminal() -> Console:
+    """The console that stdout is: no narrower than a report can be, and without any escapes where NO_COLOR is set."""
+    width = max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+    return Console(highlight=False, width=width, color_system=None if os.environ.get("NO_COLOR") else "auto")
+
+
 def print_report(report: Report, console: Console, *, verbose: bool = False) -> None:
     """Prints the report. ``verbose`` adds every probe, and every fault that the probes could not show."""
-    console.print(_headline(report, console))
-    for title, content in (*_findings(report), *_grounds(report, verbose)):
-        console.print(_section(title, content))
-    if report.repeat:
-        console.print(Text.assemble(("  repeat    ", "bold"), report.repeat), soft_wrap=True)
+    text = report_text(report, console, verbose=verbose)
+    console.file.write(text)
+    console.file.flush()
 
 
-def _headline(report: Report, console: Console) -> Text:
+def report_text(report: Report, console: Console, *, verbose: bool = False) -> str:
+    """The report as the console's encoding, width and colours have it: see :func:`print_report`."""
+    report, room = harmless(report), console.width - INDENT
+    with console.capture() as captured:
+        console.print(_headline(report))
+        for title, content in (*_findings(report, room), *_grounds(report, room, verbose)):
+            console.print(_section(title, content))
+        if report.repeat:
+            console.print(Text.assemble(("  repeat    ", "bold"), report.repeat), soft_wrap=True)
+    lines = [_TAIL.sub(lambda tail: tail[0].replace(" ", ""), line) for line in captured.get().splitlines()]
+    return encodable("\n".join(lines) + "\n", console.encoding or "utf-8")
+
+
+def _headline(report: Report) -> Text:
     mark, style = MARKS[report.verdict]
-    if not _can_print(mark, console):
-        mark = {"✓": "ok", "✗": "x"}.get(mark, mark)
     candidate = report.candidate
     place = f"{candidate.file}:{candidate.line}" if candidate.file and candidate.line else candidate.file
     about = ", ".join(part for part in (candidate.kind, candidate.framework, candidate.dtype) if part)
@@ -53,23 +83,15 @@ def _headline(report: Report, console: Console) -> Text:
     return line
 
 
-def _can_print(text: str, console: Console) -> bool:
-    try:
-        text.encode(console.encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
 def _section(title: str, content: RenderableType) -> RenderableType:
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=9, style="bold")
-    grid.add_column(ratio=1)
+    grid.add_column(width=INDENT - 3, style="bold")
+    grid.add_column(ratio=1, overflow="fold")
     grid.add_row(title, content)
     return Padding(grid, (0, 0, 1, 2))
 
 
-def _findings(report: Report) -> Iterator[tuple[str, RenderableType]]:
+def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]:
     """What was found out, and where it shows."""
     if report.why:
         yield "why", Text(report.why)
@@ -78,16 +100,16 @@ def _findings(report: Report) -> Iterator[tuple[str, RenderableType]]:
     if report.hint:
         yield "try", Text(report.hint, style="cyan")
     if report.first_disagreement is not None:
-        yield "where", _where(report)
+        yield "where", _where(report, room)
     for place, fault in enumerate(report.faults):
         yield "fault" if place == 0 else "and", _fault(fault)
     if report.alternatives:
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
-        yield "by hand", _example(report.example)
+        yield "by hand", _example(report.example, room)
 
 
-def _grounds(report: Report, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
+def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
     """What the verdict rests on: the spec, what was assumed, and the probes."""
     if report.spec is not None:
         yield "held to", Text(describe(report.spec))
@@ -96,12 +118,12 @@ def _grounds(report: Report, verbose: bool) -> Iterator[tuple[str, RenderableTyp
     if report.strength is not None or verbose:
         yield "checked", _strength(report, verbose)
     if verbose:
-        yield "probes", _probes(report)
+        yield "probes", _probes(report, room)
     if report.printed.strip():
         yield "printed", Text(report.printed.strip()[-400:], style="dim")
 
 
-def _where(report: Report) -> RenderableType:
+def _where(report: Report, room: int) -> RenderableType:
     first = report.first_disagreement
     assert first is not None
     places = [f"sequence {first.batch}"] + ([] if first.head is None else [f"head {first.head}"])
@@ -117,17 +139,19 @@ def _where(report: Report) -> RenderableType:
         ),
         Text(report.spread),
     ]
-    lines += [_side_by_side(pair.title, pair.expected, pair.got) for pair in report.rows]
+    lines += [_side_by_side(pair.title, pair.expected, pair.got, room) for pair in report.rows]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
 
 
-def _side_by_side(title: str, expected: Sequence[float], got: Sequence[float]) -> RenderableType:
-    more = len(expected) > MOST_CHANNELS
+def _side_by_side(title: str, expected: Sequence[float], got: Sequence[float], room: int) -> RenderableType:
+    width = 1 + max(len(number(value)) for row in (expected, got) for value in row[:MOST_CHANNELS])
+    most = max(1, min(MOST_CHANNELS, (room - 13) // width))
+    more = len(expected) > most
     table = Table.grid(padding=(0, 1))
     for name, row, style in (("expected", expected, "green"), ("got", got, "red")):
-        shown = [number(value) for value in row[:MOST_CHANNELS]]
+        shown = [number(value) for value in row[:most]]
         table.add_row(Text(name, style="dim"), *(Text(value, style=style, justify="right") for value in shown),
                       Text("…" if more else "", style="dim"))  # fmt: skip
     return Group(Text(title, style="dim"), Padding(table, (0, 0, 0, 2)))
@@ -164,35 +188,40 @@ def _alternatives(faults: Sequence[NamedFault]) -> RenderableType:
     return Group(*lines, Text("give the same numbers on every probe", style="dim"))
 
 
-def _example(example: Example) -> RenderableType:
-    parts: list[RenderableType] = [Text(f"smallest input that shows it: {example.words}")]
-    parts += [_array(name, array) for name, array in example.tensors]
+def _example(example: Example, room: int) -> RenderableType:
+    named = [(name, array, "") for name, array in example.tensors]
     if np.size(example.expected) <= 60:
-        parts += [_array("expected", example.expected, "green"), _array("got", example.got, "red")]
-    return Group(*parts)
+        named += [("expected", example.expected, "green"), ("got", example.got, "red")]
+    names = max([10, *(len(name) for name, _, _ in named)])
+    arrays = Table.grid(padding=(0, 1))
+    arrays.add_column(width=names, style="dim")
+    arrays.add_column(overflow="fold")
+    for name, array, style in named:
+        arrays.add_row(name, Text(_numbers(array, room - names - 1), style))
+    return Group(Text(f"smallest input that shows it: {example.words}"), arrays)
 
 
-def _array(name: str, array: Any, style: str = "") -> RenderableType:
+def _numbers(array: Any, width: int) -> str:
     values = np.asarray(array)
-    text = np.array2string(
+    return np.array2string(
         np.squeeze(values) if values.ndim > 2 else values,
         precision=4,
         suppress_small=True,
         separator=" ",
-        max_line_width=90,
+        max_line_width=width,
         formatter={"bool": lambda value: "1" if value else "0"},
     )
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=10, style="dim")
-    grid.add_row(name, Text(text, style=style, no_wrap=True))
-    return grid
 
 
 def _strength(report: Report, verbose: bool) -> RenderableType:
     agreed = sum(probe.agrees is True for probe in report.probes)
-    parts: list[RenderableType] = [Text(f"{agreed} of {len(report.probes)} probes agree")]
     refused = [probe for probe in report.probes if probe.agrees is None]
-    parts += [Text(f"could not be called with {probe.name}: {probe.note}", style="yellow") for probe in refused]
+    counted = f"{agreed} of {len(report.probes) - len(refused)} probes agree"
+    if refused and not verbose:
+        counted += f"; {len(refused)} more could not be given (--verbose says why)"
+    parts: list[RenderableType] = [Text(counted)]
+    if verbose:
+        parts += [Text(f"could not be called with {probe.name}: {probe.note}", style="yellow") for probe in refused]
     strength = report.strength
     if strength is None:
         return Group(*parts)
@@ -208,13 +237,15 @@ def _strength(report: Report, verbose: bool) -> RenderableType:
     return Group(*parts)
 
 
-def _probes(report: Report) -> RenderableType:
+def _probes(report: Report, room: int) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("probe", "agrees", "largest error", "allowed", "exposes"):
+    columns = ("probe", "agrees", "largest error", "allowed", "exposes")[: 5 if room >= WIDE else 4]
+    for column in columns:
         table.add_column(column, overflow="fold")
     for probe in report.probes:
         agrees = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("not run", "yellow")}[probe.agrees]
-        table.add_row(probe.name, agrees, _size(probe.max_error), _size(probe.tolerance), probe.exposes)
+        cells = (probe.name, agrees, _size(probe.max_error), _size(probe.tolerance), probe.exposes)
+        table.add_row(*cells[: len(columns)])
     return table
 
 

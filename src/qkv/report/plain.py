@@ -1,0 +1,56 @@
+"""Text that any terminal takes: in its own encoding, and without what it would act on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from enum import Enum
+from typing import Any
+
+from qkv.spec import AttentionSpec
+
+LIKE = {
+    "✓": "ok",
+    "✗": "x",
+    "…": "...",
+    "\u00d7": "x",
+    "\u2013": "-",
+    "—": "-",
+    "·": ".",
+    "≤": "<=",
+    "≥": ">=",
+    "→": "->",
+}
+"""What stands for a character where the encoding lacks it."""
+
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def encodable(text: str, encoding: str) -> str:
+    """The text with what the encoding lacks replaced, by a likeness where there is one."""
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = "".join(LIKE.get(one, one) if not _fits(one, encoding) else one for one in text)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _fits(one: str, encoding: str) -> bool:
+    try:
+        one.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def harmless(part: Any) -> Any:
+    """The report without characters that a terminal would act on: much of its text is the candidate's."""
+    if isinstance(part, str) and not isinstance(part, Enum):
+        return _UNSEEN.sub("", part)
+    if isinstance(part, list | tuple):
+        return type(part)(harmless(item) for item in part)
+    if dataclasses.is_dataclass(part) and not isinstance(part, AttentionSpec | type):
+        own = {field.name: harmless(getattr(part, field.name)) for field in dataclasses.fields(part)}
+        return dataclasses.replace(part, **own)
+    return part
