@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from qkv.errors import SpecError
 from qkv.masks import Causal, SlidingWindow
 from qkv.positions import Rope, RopeScaling
 from qkv.spec import AttentionSpec, read_spec
+from qkv.spec.files import read_fields
 
 JSON = '{\n  "num_heads": 6,\n  "causal": true,\n  "rope": {"base": 500.0}\n}\n'
 TOML = "num_heads = 6\ncausal = true\n[rope]\nbase = 500.0\n"
@@ -51,14 +53,14 @@ WRONG = {
     "number.json": ("6", ["number.json is 6 (a whole number)"]),
     "twice.json": ('{"causal": true, "causal": false}', ["twice.json: causal is given twice"]),
     "deep.json": ("[" * 100_000, ["deep.json"]),
-    "digits.json": ('{"num_heads": ' + "9" * 5000 + "}", ["digits.json"]),
+    "digits.json": ('{"num_heads": ' + "9" * 5000 + "}", ["digits.json", "thousands of digits"]),
     "nan.json": ('{"scale": NaN}', ["nan.json: scale is NaN"]),
     "unknown.json": ('{"heads": 6}', ["unknown.json: 'heads' is no field", "'num_heads'"]),
     "equals.toml": ("num_heads 6\n", ["equals.toml", "line 1", "num_heads = 6"]),
     "unknown.toml": ("[ropes]\nbase = 1\n", ["unknown.toml: 'ropes' is no field", "'rope'"]),
     "spec.yaml": ("num_heads: 6", ["spec.yaml ends in '.yaml'", ".json or .toml"]),
     "spec": ("{}", ["spec ends in 'nothing'"]),
-    "model.json": ('{"model_type": "lama"}', ["model.json", "'lama'", "did you mean 'llama'?", "--heads"]),
+    "model.json": ('{"model_type": "lama"}', ["model.json", "'lama'", "did you mean 'llama'? Or describe", "--heads"]),
     "layer.json": ('{"model_type": "llama", "num_hidden_layers": 2}', ["layer.json", "no layer 7", "layers 0 to 1"]),
 }
 
@@ -89,3 +91,34 @@ def test_a_missing_file_names_the_one_beside_it(tmp_path: Path) -> None:
         read_spec(tmp_path / "myspec.json")
     with pytest.raises(SpecError, match="it is a folder"):
         read_spec(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".TOML"])
+@pytest.mark.parametrize("ends", ["\n", "\r"])
+def test_the_fields_that_a_file_gives_are_read_as_the_spec_is(tmp_path: Path, suffix: str, ends: str) -> None:
+    file = tmp_path / f"spec{suffix}"
+    file.write_bytes((TOML if suffix == ".TOML" else JSON).replace("\n", ends).encode("utf-16"))
+    assert read_fields(file) == ({"num_heads": 6, "causal": True, "rope": {"base": 500.0}}, False)
+    assert read_spec(file) == EXPECTED
+
+
+def test_a_config_gives_every_field(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "mistral", "hidden_size": 24, "num_attention_heads": 3, "num_key_value_heads": 1}')
+    fields, is_config = read_fields(file)
+    assert is_config
+    assert (fields["num_heads"], fields["softcap"], fields["window"]) == (3, None, 4096)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "spec.json")
+    with pytest.raises(SpecError, match="it is no regular file"):
+        read_spec(tmp_path / "spec.json")
+
+
+def test_a_tilde_is_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "spec.json").write_text(JSON)
+    assert read_spec("~/spec.json") == EXPECTED

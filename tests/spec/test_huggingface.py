@@ -288,6 +288,8 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"model_type": "mistrall"}, ["no family of models is known as 'mistrall'", "'mistral'", "--heads 6"]),
     ({"architectures": ["Qwen2VLForConditionalGeneration"]}, ["'Qwen2VL'"]),
     ({}, ["no family of models is known as ''"]),
+    ({"architectures": 3}, ["architectures is 3 (a whole number)", '["LlamaForCausalLM"]']),
+    ({"architectures": [None]}, ["architectures is [null] (a list)"]),
     ({"model_type": "llama", "num_attention_heads": "32"}, ['num_attention_heads is "32" (text)', "--heads"]),
     ({"model_type": "llama", "num_attention_heads": 0}, ["num_attention_heads is 0"]),
     ({"model_type": "llama", "hidden_size": 100}, ["hidden_size 100 is no multiple of num_attention_heads 32"]),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from qkv.cli.options import given_fields, json_option, spec_options
+from qkv.cli.options import given_fields, spec_options
+from qkv.cli.values import Memory, Seconds, json_option
 from qkv.errors import SpecError
 from qkv.vocabulary import Layout, MaskMeaning
 
@@ -35,15 +36,17 @@ LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 @click.option("--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the report")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number")
-@click.option("--time-limit", type=click.FloatRange(min=0.1), default=20.0, help="seconds that one call may take")
-@click.option("--memory-limit", default="4G", help="memory that the candidate may take, for instance 500M or 4G")
+@click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take")
+@click.option(
+    "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
+)
 @click.option("--verbose", "-v", is_flag=True, help="every probe, and every fault that could not be shown")
 def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Judge the attention in a file: right, or wrong and why.
 
     Exit code: 0 right, 1 wrong, 2 bad usage, 3 undecided, 4 could not be run.
     """
-    if target is None:
+    if target is None or not target.strip():
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
     from qkv.cli.ending import put
     from qkv.debugger import judge
@@ -78,7 +81,7 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
         conventions=_conventions(options),
         seed=options["seed"],
         time_limit=options["time_limit"],
-        memory_limit=bytes_in(options["memory_limit"]),
+        memory_limit=options["memory_limit"],
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["check"] else "",
     )
 
@@ -89,9 +92,9 @@ def _conventions(options: Mapping[str, Any]) -> Any:
     return Conventions(
         layout=options["layout"],
         mask_meaning=options["mask_argument"],
-        init=json_option(options["init"], "--init"),
+        init=json_option(options["init"], "--init", '{"d_in": 48}'),
         weights=_names(options["weights"]),
-        call=json_option(options["call"], "--call"),
+        call=json_option(options["call"], "--call", '{"start_pos": 0}'),
         seed=options["seed"],
     )
 
@@ -130,15 +133,3 @@ def _names(pairs: tuple[str, ...]) -> dict[str, str]:
             )
         named[projection] = name
     return named
-
-
-def bytes_in(text: str) -> int:
-    """The number of bytes that ``500M`` or ``4G`` stands for.
-
-    Raises:
-        click.UsageError: it stands for none.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text, re.IGNORECASE)
-    if not match:
-        raise click.UsageError(f"--memory-limit is {text!r}; write a number of bytes, or one with a unit: 500M, 4G")
-    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))

@@ -6,6 +6,7 @@ from textwrap import indent
 
 import click
 
+from qkv.cli.ending import put
 from qkv.errors import nearest
 
 
@@ -16,13 +17,16 @@ def command(name: str | None) -> None:
     from qkv.faults import CATALOGUE
 
     if name is None:
-        for entry in CATALOGUE.values():
-            click.echo(f"{entry.id:32}{entry.stage:10}{entry.title}")
+        put("".join(f"{entry.id:32}{entry.stage:10}{entry.title}\n" for entry in CATALOGUE.values()))
         return
     if name not in CATALOGUE:
-        raise click.UsageError(f"no fault is called {name!r}; {nearest(name, CATALOGUE)}")
+        clause = nearest(name, CATALOGUE)
+        raise click.UsageError(
+            f"no fault is called {name!r}; " + (clause if clause.endswith("?") else "qkv faults lists them all")
+        )
     entry = CATALOGUE[name]
-    click.echo(f"{entry.id}: {entry.title} (stage {entry.stage})\n\n{entry.explanation}\n")
-    click.echo(f"write instead:\n{indent(entry.repair.strip(), '    ')}")
+    text = f"{entry.id}: {entry.title} (stage {entry.stage})\n\n{entry.explanation}\n\n"
+    text += f"write instead:\n{indent(entry.repair.strip(), '    ')}\n"
     if entry.needs:
-        click.echo(f"\ninvisible with: {', '.join(need.absent for need in entry.needs)}")
+        text += f"\ninvisible with: {', '.join(need.absent for need in entry.needs)}\n"
+    put(text)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from qkv.errors import SpecError
-from qkv.spec import FIELDS, ROPE_FIELDS, Field, read_spec, spec_to_mapping
+from qkv.spec import FIELDS, ROPE_FIELDS, Field, spec_from_mapping
+from qkv.spec.files import read_fields
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -22,7 +23,8 @@ def spec_options(command: Command) -> Command:
     for field in reversed((*FIELDS, *(f for f in ROPE_FIELDS if f.name != "pairing"))):
         if field.name not in NOT_FLAGS and field.name != "scaling":
             command = _option(field)(command)
-    command = click.option("--layer", type=int, default=0, help="the layer meant, in a Hugging Face config")(command)
+    layer = click.option("--layer", type=click.IntRange(min=0), help="the layer meant, in a Hugging Face config")
+    command = layer(command)
     return click.option(
         "--spec", "spec_file", metavar="FILE", help="a spec in JSON or TOML, or a Hugging Face config.json"
     )(command)
@@ -43,60 +45,73 @@ def given_fields(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
     """The fields that a command's options give, and whether they are a whole spec; flags win over the file.
 
     Raises:
-        click.UsageError: the file or a flag can't be read.
+        click.UsageError: the file or a flag can't be read, or they contradict each other.
     """
-    names = {field.name for field in FIELDS}
-    flags = {name: value for name, value in options.items() if name in names and value is not None}
-    rope = {
-        field.name: options[f"rope_{field.name}"]
-        for field in ROPE_FIELDS
-        if options.get(f"rope_{field.name}") is not None
-    }
-    if "rope" in flags:
-        rope["pairing"] = flags["rope"]
-    if rope:
-        flags["rope"] = rope
-    if "query_offset" in flags and flags["query_offset"].lstrip("-").isdigit():
-        flags["query_offset"] = int(flags["query_offset"])
+    file = options.get("spec_file")
     try:
-        return {**_from_file(options.get("spec_file"), options.get("layer") or 0), **flags}, bool(
-            options.get("spec_file")
-        )
+        fields = _joined(_from_file(file, options.get("layer")), _from_flags(options))
     except SpecError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _from_file(path: str | None, layer: int) -> dict[str, Any]:
-    if path is None:
-        return {}
-    written = spec_to_mapping(read_spec(path, layer))
-    named = _named_in(path)
-    return {name: value for name, value in written.items() if named is None or name in named}
-
-
-def _named_in(path: str) -> set[str] | None:
-    """The fields that a file of qkv's own form names; None for a Hugging Face config, which settles all of them."""
-    import tomllib
-    from pathlib import Path
-
-    text = Path(path).read_bytes().decode("utf-8-sig", errors="replace")
-    mapping = tomllib.loads(text) if path.endswith(".toml") else json.loads(text)
-    return None if mapping.keys() & {"model_type", "architectures"} else set(mapping)
-
-
-def json_option(text: str | None, flag: str) -> dict[str, Any]:
-    """The JSON object that an option holds.
-
-    Raises:
-        click.UsageError: it is no JSON object.
-    """
-    if not text:
-        return {}
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise click.UsageError(f"{flag}: {error.msg} at character {error.pos + 1} of {text!r}. "
-                               f"Write a JSON object: {flag} '{{\"d_in\": 48}}'") from None  # fmt: skip
-    if not isinstance(value, dict):
-        raise click.UsageError(f"{flag} is {text!r}, and must be a JSON object: {flag} '{{\"d_in\": 48}}'")
-    return value
+        spec_from_mapping(fields, _GIVEN)
+    except SpecError as error:
+        raise click.UsageError(in_flags(str(error), file)) from None
+    return fields, file is not None
+
+
+_GIVEN = "the options"
+
+
+def in_flags(message: str, file: str | None = None) -> str:
+    """A message about fields as one about flags, where there is no file that it may be about."""
+    message = message.removeprefix(f"{_GIVEN}: ")
+    if file is not None:
+        return message
+    message = message.replace("write null for", "leave the flag out for").replace(
+        "rope an even 'dims'", "an even rope dims"
+    )
+    for field in (*FIELDS, *ROPE_FIELDS):
+        name = f"{field.group} {field.name}".strip()
+        # A name of one word is a word of the language too: it is the field where something is said of it.
+        said = "" if "_" in name or " " in name else r"(?= is\b| are\b| and .* given| without\b| \")"
+        message = re.sub(rf"(?<![\w\"'-]){name}\b{said}", field.flag, message)
+    return message
+
+
+def _from_flags(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that stand in flags, each of its own type."""
+    flags: dict[str, Any] = {}
+    for field in (*FIELDS, *ROPE_FIELDS):
+        value = options.get(f"{field.group}_{field.name}".strip("_"))
+        if value is None or (field.group and field.name == "pairing"):
+            continue
+        if field.name == "query_offset" and re.fullmatch(r"[+-]?[0-9]{1,30}", value):
+            value = int(value)
+        holder = flags if not field.group else flags.setdefault("rope", {})
+        if field.name == "rope":
+            flags["rope"] = {"pairing": value}
+        else:
+            holder[field.name] = field.checked_flag(value)
+    return flags
+
+
+def _from_file(path: str | None, layer: int | None) -> dict[str, Any]:
+    if path is None:
+        if layer is not None:
+            raise click.UsageError(f"--layer {layer} of which model? Give its config: --spec config.json")
+        return {}
+    if not path.strip():
+        raise click.UsageError("--spec is empty. Give a file: --spec spec.json")
+    fields, is_config = read_fields(path, layer or 0)
+    if layer is not None and not is_config:
+        raise click.UsageError(f"--layer {layer} is for a Hugging Face config, and {path} is none. Leave --layer out")
+    return fields
+
+
+def _joined(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's fields with the flags in their place; a flag for one field of rope leaves the others as they are."""
+    joined = {**file, **flags}
+    of_file = {"pairing": file["rope"]} if isinstance(file.get("rope"), str) else file.get("rope")
+    if of_file and "rope" in flags:
+        joined["rope"] = {**of_file, **flags["rope"]}
+    return joined

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from qkv.cli.ending import put
 from qkv.cli.options import given_fields, spec_options
-from qkv.errors import SpecError
 
 
 @click.command("spec")
@@ -19,8 +19,5 @@ def command(form: str, **options: Any) -> None:
     from qkv.spec import describe, spec_from_mapping, spec_to_mapping
 
     given, _ = given_fields(options)
-    try:
-        spec = spec_from_mapping(given)
-    except SpecError as error:
-        raise click.UsageError(str(error)) from None
-    click.echo(describe(spec) if form == "text" else json.dumps(spec_to_mapping(spec), indent=2))
+    spec = spec_from_mapping(given)
+    put((describe(spec) if form == "text" else json.dumps(spec_to_mapping(spec), indent=2)) + "\n")

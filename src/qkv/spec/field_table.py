@@ -21,6 +21,7 @@ class Type:
         example: a value to show in a message.
         of_flag: what the text after a flag is turned into; bool for a flag that takes no text.
         choices: the words that may stand there, where only these may.
+        most: the largest size a number may have.
     """
 
     text: str
@@ -28,6 +29,21 @@ class Type:
     example: Any
     of_flag: type
     choices: tuple[str, ...] = ()
+    most: float = math.inf
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value is of this type, and not a number larger than any attention has."""
+        return self.accepts(value) and not (isinstance(value, int | float) and abs(value) > self.most)
+
+
+LARGEST_SIZE = 1 << 16
+"""Heads, or channels: several times what the largest models have. More would fill the memory, or take days."""
+
+LARGEST_POSITION = 2_000_000_000
+"""Tokens."""
+
+LARGEST_NUMBER = 1e30
+"""In arithmetic, its square still is a number."""
 
 
 def _is_whole(value: object) -> bool:
@@ -50,9 +66,15 @@ def _choice(*words: str) -> Type:
     return Type(text, lambda value: isinstance(value, str) and value in words, words[0], str, words)
 
 
-_COUNT = Type("a whole number of 1 or more", lambda value: _is_whole(value) and value >= 1, 6, int)
-_LENGTH = Type("a whole number of 0 or more", lambda value: _is_whole(value) and value >= 0, 3, int)
-_NUMBER = Type("a finite number", _is_number, 0.5, float)
+def _whole(least: int, example: int, most: int) -> Type:
+    text = f"a whole number of {least} or more"
+    return Type(text, lambda value: _is_whole(value) and value >= least, example, int, most=most)
+
+
+_COUNT = _whole(1, 6, LARGEST_SIZE)
+_TOKENS = _whole(1, 6, LARGEST_POSITION)
+_LENGTH = _whole(0, 3, LARGEST_POSITION)
+_NUMBER = Type("a finite number", _is_number, 0.5, float, most=LARGEST_NUMBER)
 _YES_NO = Type("true or false", lambda value: isinstance(value, bool), True, bool)
 _TEXT = Type("an expression in text", lambda value: isinstance(value, str), "causal & window(5) | prefix(3)", str)
 _OFFSET = Type(
@@ -60,6 +82,7 @@ _OFFSET = Type(
     lambda value: _is_whole(value) or value in ("bottom_right", "top_left"),
     "bottom_right",
     str,
+    most=LARGEST_POSITION,
 )
 
 
@@ -121,14 +144,31 @@ class Field:
         Raises:
             SpecError: it isn't.
         """
-        if self.type.accepts(value) or (value is None and self.default is None):
+        if self.type.takes(value) or (value is None and self.default is None):
             return value
         null = ", or null" if self.default is None else ""
         entry = json.dumps({self.name: self.type.example})[1:-1]
         raise SpecError(
-            f"{where}: {self.name} is {shown(value)}, and must be {self.type.text}{null}. "
+            f"{where}: {self.name} is {shown(value)}, and must be {self._what_it_must_be(value, null)}. "
             f"{self.name} stands for: {self.help}. Write for instance: {entry}"
         )
+
+    def checked_flag(self, value: Any) -> Any:
+        """The value of the field's flag itself if it is of the field's type.
+
+        Raises:
+            SpecError: it isn't; the message speaks of the flag.
+        """
+        if self.type.takes(value):
+            return value
+        given = cut(repr(value) if isinstance(value, str) else str(value))
+        raise SpecError(
+            f"{self.flag} is {given}, and must be {self._what_it_must_be(value)}. "
+            f"It stands for: {self.help}. Write for instance: {self.flag} {self.type.example}"
+        )
+
+    def _what_it_must_be(self, value: Any, null: str = "") -> str:
+        return f"{self.type.most} at most" if self.type.accepts(value) else self.type.text + null
 
 
 FIELDS: tuple[Field, ...] = (
@@ -139,7 +179,7 @@ FIELDS: tuple[Field, ...] = (
     Field("embed_dim", _COUNT, None, "channels of one token of x"),
     Field("scale", _NUMBER, None, "what the scores are multiplied by; 1/sqrt(head_dim) by default"),
     Field("causal", _YES_NO, False, "a token uses itself and earlier tokens only"),
-    Field("window", _COUNT, None, "how many keys a query sees, itself included; without causal, on both sides"),
+    Field("window", _TOKENS, None, "how many keys a query sees, itself included; without causal, on both sides"),
     Field("prefix", _LENGTH, None, "how many first tokens every query sees, whatever causal and window say"),
     Field("documents", _YES_NO, False, "texts packed into one sequence don't see each other"),
     Field(
@@ -177,7 +217,7 @@ ROPE_FIELDS: tuple[Field, ...] = (
 SCALING_FIELDS: tuple[Field, ...] = (
     Field("kind", _choice("linear", "llama3", "yarn"), "linear", "which frequencies are divided", "rope_scaling"),
     Field("factor", _NUMBER, 1.0, "new length over old length", "rope_scaling"),
-    Field("original_length", _COUNT, 8192, "tokens of the original training length", "rope_scaling"),
+    Field("original_length", _TOKENS, 8192, "tokens of the original training length", "rope_scaling"),
     Field("low_freq_factor", _NUMBER, 1.0, "llama3: slower than this many turns are divided", "rope_scaling"),
     Field("high_freq_factor", _NUMBER, 4.0, "llama3: faster than this many turns stay", "rope_scaling"),
     Field("beta_fast", _NUMBER, 32.0, "yarn: faster than this many turns stay", "rope_scaling"),
@@ -202,7 +242,7 @@ def shown(value: object) -> str:
         text = json.dumps(value)
     except (TypeError, ValueError):
         text = repr(value)
-    text = text if len(text) <= 60 else text[:57] + "..."
+    text = cut(text)
     words = {
         str: "text",
         bool: "a yes or no",
@@ -213,3 +253,8 @@ def shown(value: object) -> str:
     }
     kind = words.get(type(value), "nothing" if value is None else type(value).__name__)
     return f"{text} ({kind})"
+
+
+def cut(text: str) -> str:
+    """The text, without its end where it is long."""
+    return text if len(text) <= 60 else text[:57] + "..."

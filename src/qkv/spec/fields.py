@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from qkv.errors import SpecError, nearest
+from qkv.masks import Mask
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec.attention_spec import AttentionSpec
-from qkv.spec.field_table import FIELDS, ROPE_FIELDS, SCALING_FIELDS, Field, no_fields
+from qkv.spec.field_table import FIELDS, LARGEST_POSITION, ROPE_FIELDS, SCALING_FIELDS, Field, no_fields
 from qkv.spec.mask_fields import fields_from_mask, mask_from_fields
 
 _ELSEWHERE: Mapping[str, str] = {
@@ -37,7 +38,7 @@ def spec_from_mapping(mapping: Mapping[str, Any], where: str = "the spec") -> At
     """
     values = _checked(mapping, FIELDS, where)
     try:
-        values["mask"] = mask_from_fields(values, where)
+        values["mask"] = _bounded(mask_from_fields(values, where))
         values["rope"] = None if values["rope"] is None else rope_from_mapping(values["rope"], where)
         values["alibi"] = _alibi(values["alibi"])
         if values["relative_bias"] is not None:
@@ -106,6 +107,15 @@ def _value(field: Field, given: Mapping[str, Any], where: str) -> Any:
         return field.default
     value = field.checked(given[field.name], where)
     return float(value) if field.type.of_flag is float and value is not None else value
+
+
+def _bounded(mask: Mask) -> Mask:
+    """The mask itself, unless an expression gives it a number that no sequence reaches."""
+    for part in mask.parts():
+        for name in ("size", "length"):
+            if getattr(part, name, 0) > LARGEST_POSITION:
+                raise SpecError(f"mask holds {part}; numbers may be {LARGEST_POSITION} at most")
+    return mask
 
 
 def _unknown(key: object, names: set[str], where: str) -> SpecError:

@@ -9,6 +9,7 @@ from typing import Any
 from qkv.errors import SpecError, nearest
 from qkv.spec.attention_spec import AttentionSpec
 from qkv.spec.families import FAMILIES, ModelConfig
+from qkv.spec.field_table import cut, shown
 
 _BY_FLAGS = "Or describe the layer by flags: --heads 6 --kv-heads 2 --head-dim 8 --causal --rope halves"
 
@@ -46,12 +47,17 @@ def _family(config: Mapping[str, Any], where: str) -> str:
     named = config.get("model_type")
     if named is None:
         classes = config.get("architectures") or [""]
+        if not isinstance(classes, list | tuple) or not isinstance(classes[0], str):
+            raise SpecError(
+                f"{where}: architectures is {shown(classes)}, and must be a list of class names. Write for instance: "
+                '"architectures": ["LlamaForCausalLM"]'
+            )
         named = re.sub(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|PreTrainedModel|Model)$", "", str(classes[0]))
     known = {_plain(family): family for family in FAMILIES}
     if _plain(str(named)) not in known:
-        raise SpecError(
-            f"{where}: no family of models is known as {named!r}; {nearest(str(named), FAMILIES)}. {_BY_FLAGS}"
-        )
+        clause = nearest(str(named), FAMILIES)
+        end = "" if clause.endswith("?") else "."
+        raise SpecError(f"{where}: no family of models is known as {cut(repr(named))}; {clause}{end} {_BY_FLAGS}")
     return known[_plain(str(named))]
 
 
