@@ -1,8 +1,8 @@
 """The tolerance's margin: how near right implementations come to it, and how far past it the faults are.
 
 Run: ``python -m benchmarks.tolerance``. Right implementations are torch's own arithmetic in each precision: a plain
-softmax, a fused ``scaled_dot_product_attention``, and float64 candidates that keep their softmax in float32. What counts
-is their largest error over the tolerance, which must stay below 1. Faults are those of the catalogue.
+softmax, a fused ``scaled_dot_product_attention``, float64 candidates with a softmax in float32. What counts is their
+largest error over the tolerance, which must stay below 1. Faults are those of the catalogue.
 """
 
 from __future__ import annotations

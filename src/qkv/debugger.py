@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from qkv.adapters.calling import Caller
-from qkv.adapters.construction import Construction, Sizes
+from qkv.adapters.construction import Construction, Sizes, fitted_to
 from qkv.adapters.host import Host
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, readings
 from qkv.adapters.process import HostProcess
+from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
@@ -126,7 +127,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     said = intention_from(request.given, request.whole_spec)
     spec = intentions(facts, said)[0].spec
     first_error: CandidateError | None = None
-    for construction in constructions(facts, spec, request.conventions, said.stated):
+    for construction in _constructions(host, facts, spec, said, request):
         try:
             return settle(_trials_of(host, facts, construction, said, request))
         except CandidateError as error:
@@ -135,6 +136,18 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
                 break
     assert first_error is not None
     raise first_error
+
+
+def _constructions(
+    host: Hosting, facts: Facts, spec: AttentionSpec, said: Intention, request: Request
+) -> Iterator[Construction | None]:
+    """What to build a class with, one after the other, until it can be called; after each, what its own sizes suggest."""
+    for construction in constructions(facts, spec, request.conventions, said.stated):
+        yield construction
+        if construction is not None:
+            fitted = fitted_to(construction, host.build(construction.kwargs))
+            if fitted is not None:
+                yield fitted
 
 
 def _trials_of(
@@ -161,13 +174,14 @@ def _trials(
     host: Hosting, facts: Facts, construction: Construction | None, meant: Sequence[Intention], request: Request
 ) -> Iterator[Trial]:
     caller = Caller(host, facts.framework)
+    known: dict[Hashable, Expectation] = {}
     errors = []
     for intention in meant:
         if intention.if_refused and caller.dtype is not None:
             continue
         try:
             for reading in readings(caller, facts, construction, intention.spec, request.conventions, intention.stated):
-                yield Trial(reading, intention, request.seed, "empty_row" in intention.stated)
+                yield Trial(reading, intention, request.seed, "empty_row" in intention.stated, known=known)
         except CandidateError as error:
             errors.append(error)
     if len(errors) == len(meant):

@@ -6,7 +6,7 @@ next ones behind it: the diagnosis takes the first that a fault explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from qkv.adapters.calling import Outcome
 from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Facts
-from qkv.comparison import expectation
+from qkv.comparison import Expectation, expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
 from qkv.inference import Intention
@@ -67,6 +67,7 @@ class Trial:
         changed: arguments that it changed in place.
         printed: the end of what it printed.
         dtype: the coarsest precision it answered in.
+        known: the oracle's answers that readings of one candidate share.
         rebuild: the same candidate built with other sizes, read in every way; None where its sizes are fixed.
     """
 
@@ -80,6 +81,7 @@ class Trial:
     changed: set[str] = field(default_factory=set)
     printed: str = ""
     dtype: str = "float64"
+    known: dict[Hashable, Expectation] = field(default_factory=dict)
     rebuild: Callable[[Sizes], Iterator[Trial]] | None = None
 
     @property
@@ -118,10 +120,17 @@ class Trial:
         self.changed |= set(outcome.changed)
         self.printed = outcome.printed or self.printed
         self.dtype = outcome.dtype
-        with np.errstate(all="ignore"):
-            right = run_stages(self.reading.spec, probe.inputs)
-            expected = expectation(right, outcome.dtype, judge_empty_rows=self.judge_empty_rows)
-        return Observation(probe, expected, outcome.output)
+        return Observation(probe, self._expected(probe, outcome.dtype), outcome.output)
+
+    def _expected(self, probe: Probe, dtype: str) -> Expectation:
+        """What the oracle says of a probe; computed once for all readings that are given the same inputs."""
+        able = self.reading.abilities
+        asked = (self.reading.spec, probe.name, dtype, id(probe.inputs.parameters), able.batched, able.takes)
+        if asked not in self.known:
+            with np.errstate(all="ignore"):
+                right = run_stages(self.reading.spec, probe.inputs)
+                self.known[asked] = expectation(right, dtype, judge_empty_rows=self.judge_empty_rows)
+        return self.known[asked]
 
     @property
     def agreeing(self) -> int:

@@ -36,7 +36,7 @@ def _growing(trial: Trial) -> Iterator[tuple[Trial, Probe]]:
     able = trial.reading.abilities
     if able.free_sizes:
         for sizes in _all_sizes(able, trial):
-            yield from _probes(replace(trial, reading=_resized(trial, sizes), observations=[], refused=[]), short=True)
+            yield from _probes(replace(trial, reading=_resized(trial, sizes), observations=[], refused=[], known={}), short=True)
     elif trial.rebuild is not None:
         for small in _rebuilt(trial):
             yield from _probes(small, short=True)
@@ -87,7 +87,7 @@ def _probes(trial: Trial, *, short: bool) -> Iterator[tuple[Trial, Probe]]:
     setting = replace(trial.setting, seed=trial.seed + 1)
     for batch, queries, keys in _lengths(setting.abilities):
         inputs = setting.inputs("small", batch=batch, queries=queries, keys=keys)
-        yield trial, Probe("smallest", "checking by hand", rounded(inputs) if short else inputs)
+        yield trial, Probe(f"smallest {batch} {queries} {keys}", "checking by hand", rounded(inputs) if short else inputs)
 
 
 def _all_sizes(able: Abilities, trial: Trial) -> Iterator[Abilities]:

@@ -141,7 +141,7 @@ def _softcap(asked: Asked) -> Any:
 
 def _scale(asked: Asked) -> Any:
     if isinstance(asked.argument.default, bool) or "bool" in asked.argument.annotation:
-        return asked.spec.scale != 1.0 if asked.needed or asked.says("scale") else LEFT_OUT
+        return asked.spec.scale != 1.0
     if asked.spec.scale is not None:
         return asked.spec.scale
     return asked.sizes.head_dim**-0.5 if asked.needed else LEFT_OUT
