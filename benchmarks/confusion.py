@@ -123,6 +123,11 @@ def _beside_spec(options: list[str]) -> list[str]:
     return kept
 
 
+def rows_of_style(rows: list[Row], style: ModuleType) -> list[Row]:
+    """Those of one style."""
+    return [row for row in rows if row.style == style_name(style)]
+
+
 def summary(rows: list[Row]) -> str:
     """The shares, and every miss by name."""
     right = [row for row in rows if row.kind == "right"]
@@ -178,7 +183,7 @@ def main() -> None:
         if not chosen.styles or style_name(style) in chosen.styles:
             rows += rows_of(style, chosen.by, chosen.only)
             if chosen.verbose:
-                print(style_name(style), file=sys.stderr, flush=True)
+                print(style_name(style), summary(rows_of_style(rows, style)), sep="\n", file=sys.stderr, flush=True)
     print(summary(rows))
     seconds = sorted(row.seconds for row in rows)
     print(f"seconds a file: median {seconds[len(seconds) // 2]:.2f}, most {seconds[-1]:.2f}")

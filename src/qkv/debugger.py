@@ -141,7 +141,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
 def _constructions(
     host: Hosting, facts: Facts, spec: AttentionSpec, said: Intention, request: Request
 ) -> Iterator[Construction | None]:
-    """What to build a class with, one after the other, until it can be called; after each, what its own sizes suggest."""
+    """What to build a class with, until it can be called; after each, what the sizes it turned out to have suggest."""
     for construction in constructions(facts, spec, request.conventions, said.stated):
         yield construction
         if construction is not None:

@@ -18,6 +18,7 @@ from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Family, Variant
 from qkv.oracle import Replacements, Run, resume
 from qkv.probes import Probe
+from qkv.vocabulary import Stage
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,9 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
         found = _verified(_pairs(screen), screen, others) if pairs else []
         if found:
             return _ranked(found)
+        coarse = _coarse(observations) if pairs else None
+        if coarse is not None:
+            return Diagnosis(coarse)
     return Diagnosis()
 
 
@@ -211,12 +215,12 @@ def _ranked(found: list[Explanation]) -> Diagnosis:
 def _families(screen: Observation) -> Iterator[tuple[Variant, ...]]:
     run = screen.expected.run
     for fault in CATALOGUE.values():
-        if fault.family is None or fault.absent(run.spec, run.inputs):
-            continue
-        value = estimate(fault.family, screen)
-        if value is not None and abs(value) > SMALLEST:
-            note = fault.family.note(run.spec, run.inputs, value)
-            yield (Variant(fault, fault.family.replacements(value), note),)
+        for family in () if fault.absent(run.spec, run.inputs) else fault.families:
+            value = estimate(family, screen)
+            if value is not None and abs(value) > SMALLEST and family.accepts(value):
+                yield (Variant(fault, family.replacements(value), family.note(run.spec, run.inputs, value)),)
+        if fault.further is not None and not fault.absent(run.spec, run.inputs):
+            yield from ((Variant(fault, way, note),) for note, way in fault.further(run))
 
 
 Residual = Callable[[float], Floats | None]
@@ -304,6 +308,25 @@ def _rounding(observations: Sequence[Observation]) -> Explanation | None:
             else:
                 best = (left, variant)
     return None if best is None else Explanation((best[1],), best[0])
+
+
+def _coarse(observations: Sequence[Observation]) -> Explanation | None:
+    """Low precision somewhere inside, where all would be right if the candidate had been run in it."""
+    for dtype in ("float16", "bfloat16"):
+        if EPSILON[dtype] <= EPSILON[observations[0].expected.held_to]:
+            continue
+        errors = [_error_in(observation, dtype) for observation in observations]
+        if max(errors) <= 1.0:
+            fault = next(fault for fault in CATALOGUE.values() if fault.rounds and fault.stage is Stage.SOFTMAX)
+            note = f"right to the rounding of {dtype}, somewhere inside, and not to that of float32"
+            return Explanation((Variant(fault, {}, note),), max(errors))
+    return None
+
+
+def _error_in(observation: Observation, dtype: str) -> float:
+    expected = observation.expected
+    tolerance = tolerance_of(expected.run, {}, dtype, expected.num_heads)
+    return replace(expected, tolerance=tolerance).compare(observation.output).worst
 
 
 def _share_left(observation: Observation, variant: Variant) -> float:

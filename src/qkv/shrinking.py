@@ -36,7 +36,8 @@ def _growing(trial: Trial) -> Iterator[tuple[Trial, Probe]]:
     able = trial.reading.abilities
     if able.free_sizes:
         for sizes in _all_sizes(able, trial):
-            yield from _probes(replace(trial, reading=_resized(trial, sizes), observations=[], refused=[], known={}), short=True)
+            small = replace(trial, reading=_resized(trial, sizes), observations=[], refused=[], known={})
+            yield from _probes(small, short=True)
     elif trial.rebuild is not None:
         for small in _rebuilt(trial):
             yield from _probes(small, short=True)
@@ -87,7 +88,8 @@ def _probes(trial: Trial, *, short: bool) -> Iterator[tuple[Trial, Probe]]:
     setting = replace(trial.setting, seed=trial.seed + 1)
     for batch, queries, keys in _lengths(setting.abilities):
         inputs = setting.inputs("small", batch=batch, queries=queries, keys=keys)
-        yield trial, Probe(f"smallest {batch} {queries} {keys}", "checking by hand", rounded(inputs) if short else inputs)
+        name = f"smallest {batch} {queries} {keys}"
+        yield trial, Probe(name, "checking by hand", rounded(inputs) if short else inputs)
 
 
 def _all_sizes(able: Abilities, trial: Trial) -> Iterator[Abilities]:

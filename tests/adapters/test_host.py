@@ -369,8 +369,8 @@ def test_strided_arrays_hold_the_same_values(shape: tuple[int, ...]) -> None:
         ("none", [], "None"),
         ("numbers", [""], "list of list of float 1.0, float 2.0, list of int 3, int 4"),
         ("numpy", [""], "ndarray (2, 3)"),
-        ("integers", [""], "Tensor (2, 3)"),
-        ("boolean", [""], "Tensor (2, 3)"),
+        ("integers", [""], "Tensor of int32 (2, 3)"),
+        ("boolean", [""], "Tensor of bool (2, 3)"),
         ("sparse", [""], "Tensor (2, 3)"),
         ("grad", [""], "Tensor (2, 3)"),
         ("text", [], "str 'done'"),
@@ -385,7 +385,7 @@ def test_every_array_in_a_result_is_found(kind: str, paths: list[str], result: s
 
 @pytest.mark.parametrize(("kind", "said"), [("complex", "complex values"), ("objects", "object values")])
 def test_what_is_no_number_is_refused(kind: str, said: str) -> None:
-    with pytest.raises(CandidateError, match=f"the candidate returned {said}"):
+    with pytest.raises(CandidateError, match=f"the array that it returned holds {said}"):
         call("returns", array(2, 3), kind)
 
 

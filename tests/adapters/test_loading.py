@@ -10,7 +10,8 @@ from textwrap import dedent
 import pytest
 
 from qkv.adapters.choosing import words_of
-from qkv.adapters.loading import Loaded, load, split_target
+from qkv.adapters.loading import Loaded, load
+from qkv.adapters.targets import split_target
 from qkv.errors import CandidateError
 
 Write = Callable[..., str]

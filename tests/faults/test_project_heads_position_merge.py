@@ -133,8 +133,7 @@ def test_faults_run_on_torch_and_change_no_input(example: Example) -> None:
 
 def test_the_base_of_rope_is_a_family() -> None:
     spec, inputs = made(square)
-    family = CATALOGUE["rope-frequencies"].family
-    assert family is not None
+    (family,) = CATALOGUE["rope-frequencies"].families
     other = run_stages(spec.but(rope=Rope(base=123.0)), inputs).output
     np.testing.assert_allclose(run_stages(spec, inputs, family.replacements(123.0)).output, other, atol=1e-12)
     assert family.note(spec, inputs, 123.0) == "the base is 123 in place of 5000"

@@ -31,6 +31,7 @@ _FACTORIES = {"make", "build", "create", "get", "load", "new"}
 _MADE = {"model", "module", "layer", "candidate", "build", "make", "create"}
 _STANDARDS = {"reference", "ref", "golden", "expected"}
 _QUERY = {"q", "query", "queries", "xq", "qs"}
+_DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _UNLIKELY = 6
 """From this rank on nothing but being alone speaks for a definition."""
 
@@ -69,7 +70,9 @@ def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
     definitions = _definitions(module, tree)
     ranked = {one.name: rank for one in definitions if (rank := _rank(one)) is not None}
     if not ranked:
-        raise CandidateError(f"no attention in {shown}: {_contents(definitions)}", hint=_advice(module, shown))
+        raise CandidateError(
+            f"no attention in {shown}: {_contents(definitions)}", hint=_advice(module, definitions, shown)
+        )
     best = min(ranked.values())
     names = [name for name, rank in ranked.items() if rank == best]
     outer = _outermost(names, definitions)
@@ -201,7 +204,7 @@ def _bound(body: Iterable[ast.stmt]) -> dict[str, list[ast.AST]]:
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name, node
         elif isinstance(node, ast.Assign):
             yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
@@ -217,7 +220,7 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
 def _defined_here(name: str, value: Any, module: ModuleType, nodes: dict[str, list[ast.AST]]) -> bool:
     if (not callable(value) and not _is_object(value)) or type(value).__module__ in ("types", "typing"):
         return False
-    if any(isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda) for node in nodes.get(name, ())):
+    if any(isinstance(node, _DEFINING) for node in nodes.get(name, ())):
         return True
     if isinstance(value, type) or inspect.isroutine(value):
         return not nodes and getattr(value, "__module__", None) == module.__name__
@@ -235,8 +238,14 @@ def _contents(definitions: list[_Definition]) -> str:
     )
 
 
-def _advice(module: ModuleType, shown: str) -> str:
-    imported = [name for name, one in vars(module).items() if callable(one) and speaks_of_attention(name)]
+def _advice(module: ModuleType, definitions: Iterable[_Definition], shown: str) -> str:
+    own = {one.name: one.value for one in definitions}
+    lacking = [name for name, one in own.items() if isinstance(one, type) and speaks_of_attention(name)]
+    if lacking:
+        return f"give {lacking[0]} a method forward(self, x): nothing else in it is called"
+    imported = [
+        name for name, one in vars(module).items() if callable(one) and speaks_of_attention(name) and name not in own
+    ]
     if imported:
         lines = "\n".join(f"  qkv check {shown}:{name}" for name in imported)
         return f"it imports what may be meant:\n{lines}"

@@ -6,7 +6,6 @@ with its kind: ``["tuple", 1, 2]``, ``["dict", ["a", 1]]``, ``["array", 0]``, ``
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 import types
@@ -14,6 +13,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from json import dumps, loads  # by name: a candidate may replace those of the module
 from typing import Any, BinaryIO, Literal, Union
 
 import numpy as np
@@ -55,7 +55,7 @@ def encode(message: Any) -> bytes:
     arrays: list[Array] = []
     value = _pack(message, arrays, {})
     table = [[array.dtype.name, list(array.shape)] for array in arrays]
-    text = json.dumps([value, table]).encode()
+    text = dumps([value, table]).encode()
     body = b"".join([_HEADER.pack(len(text)), text, *(array.tobytes() for array in arrays)])
     if len(body) > LARGEST_MESSAGE:
         raise CandidateError(f"{len(body) / 2**30:.1f} GiB of arrays are more than can be passed at once")
@@ -71,7 +71,7 @@ def decode(body: bytes) -> Any:
     try:
         (length,) = _HEADER.unpack_from(body)
         start = _HEADER.size + length
-        value, table = json.loads(body[_HEADER.size : start].decode())
+        value, table = loads(body[_HEADER.size : start].decode())
         return _unpack(value, _read_arrays(body, start, table))
     except (ValueError, TypeError, KeyError, IndexError, struct.error, RecursionError, OverflowError) as error:
         raise CandidateError(

@@ -59,8 +59,20 @@ class ObjectHolder:
         self.device: Any = tensors[0].device if tensors else "cpu"
 
     def state(self) -> dict[str, Array]:
-        """Every array it holds, by name, floating ones as float64."""
-        return {slot.name: to_float64(slot.value) for slot in slots(self._value)} | self._assigned
+        """Every array of real numbers that it holds, by name, floating ones as float64.
+
+        Raises:
+            CandidateError: one of them has a shape and no numbers.
+        """
+        held = {}
+        for slot in slots(self._value):
+            if is_tensor(slot.value) and slot.value.is_complex():
+                continue
+            try:
+                held[slot.name] = to_float64(slot.value)
+            except CandidateError as error:
+                raise CandidateError(f"its array {slot.name} {error.message}", hint=error.hint) from None
+        return held | self._assigned
 
     def assign(self, arrays: Mapping[str, Array]) -> None:
         """Nothing; from now on calls are made with these values.

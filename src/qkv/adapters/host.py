@@ -14,9 +14,11 @@ from qkv.adapters.facts import facts_of
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
 from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply
+from qkv.adapters.refusing import refuse
+from qkv.adapters.replaced import blamed
 from qkv.adapters.signatures import arguments_of, is_plain_function
 from qkv.adapters.surroundings import captured, mode, seeded
-from qkv.adapters.tracebacks import raised
+from qkv.adapters.tracebacks import is_of_qkv, raised
 from qkv.adapters.values import convert, describe, flatten, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
 
@@ -64,6 +66,8 @@ class Host:
                     f"{loaded.name}() takes nothing and returned {describe(value)}, which is no attention",
                     hint="name a class, a function of the inputs, or a function that makes a module",
                 )
+        with self._watched(f"examining {loaded.name}"):
+            refuse(value, loaded.name)
         return self._take(value, loaded.name, loaded.file, loaded.members)
 
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
@@ -85,7 +89,9 @@ class Host:
 
     def state(self) -> dict[str, Array]:
         """Every array the candidate holds (parameters, buffers, attributes) by name, floating ones as float64."""
-        return self._held().state()
+        holder = self._held()
+        with self._watched(f"reading the arrays of {self._opened().name}"):
+            return holder.state()
 
     def assign(self, arrays: Mapping[str, Array]) -> None:
         """Nothing; gives the named arrays new values, for all calls that follow.
@@ -93,7 +99,9 @@ class Host:
         Raises:
             CandidateError: there is no such name, or its shape is another.
         """
-        self._held().assign(arrays)
+        holder = self._held()
+        with self._watched(f"giving weights to {self._opened().name}"):
+            holder.assign(arrays)
 
     def call(self, call: Call) -> Reply:
         """What came of calling the candidate. Every call starts from the same state.
@@ -104,25 +112,23 @@ class Host:
         holder, facts = self._held(), self._opened()
         framework = call.framework or facts.framework
         with (
-            self._watched(f"calling {facts.name}"),
+            self._watched(f"preparing a call of {facts.name}"),
             captured() as printed,
             seeded(call.seed),
             mode(call.dtype, framework),
         ):
             with holder.ready(call.dtype) as candidate:
+                refuse(candidate, facts.name)
                 arrays = _Arrays(call, framework, holder.device)
                 args = convert(tuple(call.args), arrays.make)
                 kwargs = convert(dict(call.kwargs), arrays.make)
                 started = time.perf_counter()
-                result = candidate(*args, **kwargs)
+                with self._watched(f"calling {facts.name}"):
+                    result = candidate(*args, **kwargs)
                 seconds = time.perf_counter() - started
-            return Reply(
-                returned=flatten(result),
-                changed=arrays.changed(),
-                seconds=seconds,
-                printed=printed.tail(),
-                result=describe(result),
-            )
+            with self._watched(f"reading what {facts.name} returned"):
+                returned, words = flatten(result), describe(result)
+            return Reply(returned, arrays.changed(), seconds, printed.tail(), words)
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""
@@ -165,9 +171,13 @@ class Host:
         except KeyboardInterrupt as error:
             if not self._isolated:
                 raise
-            raise raised(doing, error, self._file) from None
+            raise self._told(doing, error) from None
         except BaseException as error:  # noqa: BLE001 - SystemExit and its like are the candidate's failures too
-            raise raised(doing, error, self._file) from None
+            raise self._told(doing, error) from None
+
+    def _told(self, doing: str, error: BaseException) -> CandidateError:
+        told = raised(doing, error, self._file)
+        return (blamed(doing) if is_of_qkv(error.__traceback__) else None) or told
 
 
 class _Arrays:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,27 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from qkv.adapters import choosing
-from qkv.adapters.tracebacks import ELSEWHERE, one_line, raised
+from qkv.adapters.replaced import with_builtins
+from qkv.adapters.sources import parsed_file, syntax_error
+from qkv.adapters.targets import existing_file, split_target
+from qkv.adapters.tracebacks import ELSEWHERE, raised, shown as short
 from qkv.errors import CandidateError, nearest
 
-_FILE = re.compile(r"^(?P<path>.+\.py)(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
-_NAMED = re.compile(r"^(?P<path>.+?):(?P<name>[A-Za-z_][\w.]*)$", re.DOTALL)
-_IMPORT_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 _INSTALLED_AS = {
     "torch": "'qkv[torch]'",
     "transformers": "'qkv[hf]'",
-    "einops": "einops",
-    "jax": "jax",
-    "scipy": "scipy",
-    "matplotlib": "matplotlib",
+    **{name: name for name in ("einops", "jax", "scipy", "matplotlib", "pandas", "tqdm", "triton", "xformers", "timm")},
+    "flash_attn": "flash-attn",
     "cv2": "opencv-python",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "PIL": "pillow",
+    "yaml": "pyyaml",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "bs4": "beautifulsoup4",
 }
+"""What pip calls the packages whose modules are imported under these names."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,8 @@ def load(target: str) -> Loaded:
     path, name = split_target(target)
     tree: ast.Module | None
     if path.lower().endswith(".py"):
-        file = _existing(path)
-        parsed = tree = _parsed(file, path)
+        file = existing_file(path)
+        parsed = tree = parsed_file(file, path)
         module = _import_file(file, path, parsed)
     else:
         module = _import_module(path)
@@ -74,78 +80,6 @@ def load(target: str) -> Loaded:
     name = name or choosing.choose(module, tree, path)
     value = _find(module, name, path, members)
     return Loaded(name, value, path, [one for one in members if one != name], module)
-
-
-def split_target(target: str) -> tuple[str, str]:
-    """The file or module of a target, and the name in it (empty when left out).
-
-    Raises:
-        CandidateError: it is neither a Python file nor the import path of a module.
-    """
-    if match := _FILE.match(target):
-        return match["path"], match["name"] or ""
-    match = _NAMED.match(target)
-    path, name = (match["path"], match["name"]) if match else (target, "")
-    if not Path(path).exists() and _IMPORT_PATH.match(path):
-        return path, name
-    raise _not_python(path)
-
-
-def _not_python(path: str) -> CandidateError:
-    place = Path(path)
-    if place.is_dir():
-        inside = sorted(file.name for file in place.glob("*.py"))[:12]
-        hint = f"name one of its files: {', '.join(inside)}" if inside else "it holds no .py file"
-        return CandidateError(f"{path} is a directory", hint=hint)
-    if not place.exists():
-        return _no_such_file(path)
-    if place.suffix == ".ipynb":
-        hint = f"make a Python file of it: jupyter nbconvert --to script {path}"
-    else:
-        hint = "give a file whose name ends in .py, and the name in it after a colon: file.py:Attention"
-    return CandidateError(f"{path} is not a Python file", hint=hint)
-
-
-def _no_such_file(path: str) -> CandidateError:
-    folder = Path(path).parent
-    if not folder.is_dir():
-        return CandidateError(f"no such file: {path}", hint=f"there is no folder {folder}")
-    names = [file.name for file in folder.iterdir() if file.suffix == ".py"]
-    hint = nearest(Path(path).name, names) if names else f"there is no .py file in {folder.resolve()}"
-    return CandidateError(f"no such file: {path}", hint=hint)
-
-
-def _existing(path: str) -> Path:
-    file = Path(path)
-    if file.is_dir():
-        raise _not_python(path)
-    if not file.is_file():
-        raise _no_such_file(path)
-    return file.absolute()
-
-
-def _parsed(file: Path, shown: str) -> ast.Module:
-    try:
-        tree = ast.parse(file.read_bytes(), filename=str(file))
-    except SyntaxError as error:
-        raise _syntax_error(error, shown) from None
-    except (ValueError, OSError, RecursionError, MemoryError) as error:
-        raise CandidateError(f"{shown} can't be read as Python: {one_line(error)}") from None
-    if not tree.body:
-        raise CandidateError(f"{shown} holds no code", hint="save the file in your editor, or name another one")
-    return tree
-
-
-def _syntax_error(error: SyntaxError, shown: str) -> CandidateError:
-    place = f"{shown}:{error.lineno}" if error.lineno else shown
-    code = (error.text or "").rstrip("\n")
-    caret = " " * max((error.offset or 1) - 1, 0) + "^"
-    notebook = code.lstrip().startswith(("%", "!"))
-    return CandidateError(
-        f"{place} is not Python: {error.msg}",
-        hint="take out the notebook's lines that start with % or !" if notebook else "",
-        detail=f"{code}\n{caret}" if code.strip() else "",
-    )
 
 
 def _import_file(file: Path, shown: str, tree: ast.Module) -> ModuleType:
@@ -192,16 +126,30 @@ def _import_module(name: str) -> ModuleType:
 
 def _run(action: Callable[[], ModuleType], shown: str, file: str, target: str = "") -> ModuleType:
     try:
-        return action()
+        return with_builtins(action, shown)
     except ModuleNotFoundError as error:
         raise _not_installed(error, shown, file, target) from None
     except SyntaxError as error:
-        raise _syntax_error(error, error.filename or shown) from None
+        raise syntax_error(error, error.filename or shown) from None
     except BaseException as error:
         failure = raised(f"importing {shown}", error, file)
         if isinstance(error, ImportError) and "relative import" in str(error):
-            failure.hint = f"put an __init__.py into {Path(file).parent}, so that it is a package"
+            failure.hint = _relative_advice(Path(file))
         raise failure from error
+
+
+def _relative_advice(file: Path) -> str:
+    """What makes a file's relative imports work: to import by name, or to make packages of the folders above it."""
+    with contextlib.suppress(OSError, SyntaxError, ValueError):
+        nodes = [node for node in ast.walk(ast.parse(file.read_bytes())) if isinstance(node, ast.ImportFrom)]
+        deepest = max((node.level for node in nodes), default=1)
+        bare = [folder for folder in file.parents[:deepest] if not (folder / "__init__.py").is_file()]
+        first = next(node for node in nodes if node.level)
+        names = ", ".join(one.name for one in first.names)
+        plain = f"from {first.module} import {names}" if first.module else f"import {names}"
+        places = " and into ".join(short(str(folder)) for folder in bare) or short(str(file.parent))
+        return f"write `{plain}`, or make it a package: put an __init__.py into {places}"
+    return f"put an __init__.py into {file.parent}, so that it is a package"
 
 
 def _not_installed(error: ModuleNotFoundError, shown: str, file: str, target: str) -> CandidateError:

@@ -60,7 +60,7 @@ def captured() -> Iterator[Printed]:
     """What the candidate prints meanwhile, warnings included."""
     printed, keyboard = Printed(), sys.stdin
     # A candidate that asks for input must not wait for it.
-    sys.stdin = io.StringIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), warnings.catch_warnings():
         # Shown whatever this process does with warnings of its own; those for the candidate's author are not.
         warnings.simplefilter("ignore")

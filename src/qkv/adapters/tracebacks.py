@@ -83,6 +83,12 @@ def own_lines(trace: TracebackType | None, file: str = "") -> str:
     return "\n".join("\n".join(lines).splitlines()[-MOST_LINES:])
 
 
+def is_of_qkv(trace: TracebackType | None) -> bool:
+    """Whether an exception was raised by qkv's own code, no frame of the candidate's being above it."""
+    frames = traceback.extract_tb(trace)
+    return bool(frames) and frames[-1].filename.startswith(_QKV)
+
+
 def frame_of_qkv(trace: TracebackType | None) -> str:
     """Where in qkv an exception of its own was raised: ``debugger.py:120``. Empty where no frame is qkv's."""
     own = [frame for frame in traceback.extract_tb(trace) if frame.filename.startswith(_QKV)]

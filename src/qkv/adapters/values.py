@@ -13,6 +13,8 @@ from qkv.adapters.messages import Array, DType, Returned
 from qkv.errors import CandidateError
 
 MOST_RETURNED = 1000
+DEEPEST = 20
+"""Levels of lists, dicts and the like that are followed."""
 
 
 def imported_torch() -> Any:
@@ -96,43 +98,62 @@ def to_float64(value: Any) -> Array:
     """An array of its own with the values of a tensor or array, floating ones as float64.
 
     Raises:
-        CandidateError: the values are complex, or no numbers.
+        CandidateError: the values are complex, or no numbers. The message goes on from a name of the array.
     """
     if is_tensor(value):
-        if value.is_complex():
-            raise _no_numbers("complex")
-        if value.layout is not sys.modules["torch"].strided:
-            value = value.to_dense()
-        value = value.detach().cpu()
-        value = (value.double() if value.is_floating_point() else value).numpy()
+        value = _readable(value)
     array = np.array(value)
     if array.dtype.kind not in "biuf":
-        raise _no_numbers("complex" if array.dtype.kind == "c" else array.dtype.name)
+        raise CandidateError(f"holds {'complex' if array.dtype.kind == 'c' else array.dtype.name} values",
+                             hint="qkv compares real numbers")  # fmt: skip
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-def _no_numbers(kind: str) -> CandidateError:
-    return CandidateError(f"the candidate returned {kind} values", hint="return real numbers")
+def _readable(tensor: Any) -> Any:
+    """A tensor's values as NumPy can take them."""
+    if tensor.is_meta:
+        raise CandidateError("is on the meta device, which holds no data", hint="make it on the CPU: device='cpu'")
+    if tensor.is_nested:
+        raise CandidateError("is a nested tensor, whose rows differ in length", hint="pad it to one length")
+    if tensor.is_complex():
+        raise CandidateError("holds complex values", hint="qkv compares real numbers")
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.layout is not sys.modules["torch"].strided:
+        tensor = tensor.to_dense()
+    tensor = tensor.detach().cpu()
+    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
 
 
 def flatten(result: Any) -> list[Returned]:
     """Every array in a result with the path it stood at, in order; numbers in nested lists count as an array.
 
+    A list of arrays of one shape, such as the rows that a loop has collected, is one array too, after all others.
+
     Raises:
         CandidateError: an array holds complex values or no numbers.
     """
     found = []
-    for path, value in _leaves(result, "", set()):
-        found.append(Returned(path, to_float64(value), dtype_name(value)))
+    for path, value in _leaves(result, "", ()):
+        try:
+            found.append(Returned(path, to_float64(value), dtype_name(value)))
+        except CandidateError as error:
+            place = f" at {path!r}" if path else ""
+            raise CandidateError(f"the array that it returned{place} {error.message}", hint=error.hint) from None
         if len(found) == MOST_RETURNED:
             break
-    return found
+    stacked = _stacked(result)
+    return found if stacked is None else [*found, stacked]
 
 
-def _leaves(value: Any, path: str, within: set[int]) -> Iterator[tuple[str, Any]]:
-    if value is None or isinstance(value, str | bytes | int | float) or id(value) in within:
+def _leaves(value: Any, path: str, within: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    """The arrays in a result. What holds itself, or is nested deeper than any result, is not followed."""
+    plain = isinstance(value, int | float) and not isinstance(value, np.generic)
+    if value is None or plain or isinstance(value, str | bytes):
         return
-    within = within | {id(value)}
+    if len(within) > DEEPEST or id(value) in within:
+        return
+    within = (*within, id(value))
     if is_tensor(value) or isinstance(value, np.ndarray | np.generic):
         yield path, value
     elif (numbers := _as_numbers(value)) is not None:
@@ -151,27 +172,57 @@ def _leaves(value: Any, path: str, within: set[int]) -> Iterator[tuple[str, Any]
         yield path, np.asarray(value)
 
 
+def _innermost(value: Any) -> Any:
+    """The first thing in nested lists that is no list; the value itself where that is none."""
+    for _ in range(DEEPEST):
+        if not isinstance(value, list | tuple) or not value:
+            return value
+        value = value[0]
+    return None
+
+
 def _as_numbers(value: Any) -> Array | None:
-    """The array that nested lists of Python numbers spell, or None."""
-    inner = value
-    while isinstance(inner, list | tuple) and inner:
-        inner = inner[0]
-    if inner is value or not isinstance(inner, int | float) or isinstance(inner, np.generic):
+    """The array that nested lists of numbers spell, Python's, NumPy's or torch's; None for anything else."""
+    first = _innermost(value)
+    if first is value or isinstance(first, str | bytes):
+        return None
+    if is_tensor(first) and first.dim() == 0:
+        value, first = _to_numbers(value, 0), 0.0
+    if not isinstance(first, int | float | np.number | np.bool_):
         return None
     try:
         array = np.array(value)
-    except ValueError:
+    except (ValueError, TypeError):
         return None
     return array if array.dtype.kind in "biuf" else None
 
 
+def _to_numbers(value: Any, depth: int) -> Any:
+    if isinstance(value, list | tuple) and depth < DEEPEST:
+        return [_to_numbers(item, depth + 1) for item in value]
+    return to_float64(value) if is_tensor(value) else value
+
+
+def _stacked(value: Any) -> Returned | None:
+    """Lists of arrays that all have one shape as one array; None for anything else."""
+    first = _innermost(value)
+    if not isinstance(value, list) or not (is_tensor(first) or isinstance(first, np.ndarray)) or not first.ndim:
+        return None
+    try:
+        array = np.array(_to_numbers(value, 0))
+    except (ValueError, TypeError, CandidateError):
+        return None
+    return Returned("", to_float64(array), dtype_name(first)) if array.dtype.kind in "biuf" else None
+
+
 def describe(value: Any, depth: int = 2) -> str:
-    """A result in words: ``tuple of Tensor (2, 7, 48), None``."""
+    """A result in words: ``tuple of Tensor (2, 7, 48), None``. The dtype is told where it is none of a float's."""
     if value is None:
         return "None"
     name = type(value).__name__
     if is_tensor(value) or isinstance(value, np.ndarray | np.generic):
-        return f"{name} {tuple(value.shape)}"
+        kind = dtype_name(value)
+        return f"{name}{'' if 'float' in kind else f' of {kind}'} {_shape(value)}"
     if isinstance(value, bool | int | float | str):
         return f"{name} {value!r}"[:80]
     if depth and isinstance(value, Mapping):
@@ -182,6 +233,10 @@ def describe(value: Any, depth: int = 2) -> str:
         more = ", …" if len(value) > 6 else ""
         return f"{name} of " + (", ".join(describe(item, depth - 1) for item in value[:6]) or "nothing") + more
     return name
+
+
+def _shape(value: Any) -> str:
+    return "of rows that differ" if is_tensor(value) and value.is_nested else str(tuple(value.shape))
 
 
 def _join(path: str, name: Any) -> str:

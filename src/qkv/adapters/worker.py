@@ -11,10 +11,13 @@ import gc
 import os
 import signal
 import sys
+from os import _exit  # by name: a candidate may replace that of the module
 from typing import Any, BinaryIO
 
 from qkv.adapters.encoding import LOST, decode, encode, read_frame, write_frame
 from qkv.adapters.host import Host
+from qkv.adapters.replaced import blamed
+from qkv.adapters.tracebacks import frame_of_qkv, one_line
 from qkv.errors import CandidateError
 
 LONGEST = 1e6
@@ -42,8 +45,8 @@ def main() -> None:
         serve(requests, replies)
     except OSError:
         # The candidate closed the pipes, or the parent is gone.
-        os._exit(LOST)
-    os._exit(0)
+        _exit(LOST)
+    _exit(0)
 
 
 def take_over_streams(requests: int, replies: int) -> tuple[BinaryIO, BinaryIO]:
@@ -84,7 +87,7 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
         answer = answered(host, name, arguments)
         if os.getpid() != process:
             # The candidate has forked, and this is the fork: it must not answer too.
-            os._exit(0)
+            _exit(0)
         faulthandler.cancel_dump_traceback_later()
         write_frame(replies, answer)
 
@@ -97,11 +100,9 @@ def answered(host: Host, name: str, arguments: tuple[Any, ...]) -> bytes:
         return encode(getattr(host, name)(*arguments))
     except CandidateError as error:
         return encode(error)
-    except Exception as error:  # noqa: BLE001 - the parent must hear of a fault of qkv's own too
-        import traceback
-
-        detail = "".join(traceback.format_exception(error))
-        return encode(CandidateError(f"qkv itself failed: {type(error).__name__}: {error}", detail=detail[-4000:]))
+    except BaseException as error:  # noqa: BLE001 - the parent must hear of a fault of qkv's own too
+        message = f"qkv itself failed: {one_line(error)} ({frame_of_qkv(error.__traceback__)}); please report it"
+        return encode(blamed(f"{name} in the candidate's process") or CandidateError(message))
 
 
 if __name__ == "__main__":

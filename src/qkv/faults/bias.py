@@ -114,11 +114,13 @@ def _slope_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
         "# otherwise the row of the power below it, filled up with every second slope of the power above"
     ),
     needs=[ALIBI],
-    family=Family(
-        lambda factor: _with_slopes(lambda spec: [factor * slope for slope in _right_slopes(spec)]),
-        (1.0, 0.3, 3.0, 0.1, 10.0, 0.01, 100.0),
-        _slope_note,
-    ),
+    families=[
+        Family(
+            lambda factor: _with_slopes(lambda spec: [factor * slope for slope in _right_slopes(spec)]),
+            (1.0, 0.3, 3.0, 0.1, 10.0, 0.01, 100.0),
+            _slope_note,
+        )
+    ],
     commonness=2,
 )
 def alibi_slopes_wrong(spec: AttentionSpec) -> Ways:

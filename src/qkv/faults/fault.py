@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qkv.oracle import Array, Inputs, Replacements, Run
+from qkv.oracle import Inputs, Replacements, Run
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -50,11 +50,13 @@ class Family:
         replacements: the stages replaced, for one value of the number.
         starts: values to start the estimation from; the whole plausible range, coarsely.
         note: words for a value, for the report; may name it: ``the scale is 0.125 = 1/head_dim``.
+        accepts: whether a value is this fault's at all; another fault may have the same family for other values.
     """
 
     replacements: Callable[[float], Replacements]
     starts: Sequence[float]
     note: Callable[[AttentionSpec, Inputs, float], str]
+    accepts: Callable[[float], bool] = lambda value: True
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,8 @@ class Fault:
         repair: what to write instead, as code.
         variants: the ways of making it under a spec; empty where the spec leaves no room for it.
         needs: what must be there for it to show.
-        family: ways that differ in one number.
-        fit: ways read off one run of the oracle and the context or output that the candidate gave in its place.
+        families: ways that differ in one number, each in a number of its own.
+        further: ways that are many and unlikely each, given a run; tried where no other explains the candidate.
         commonness: 3 for what people do every week, 2 as a rule, 1 for what is rare.
         general: whether it gives way to any other fault that gives the same numbers: ``mask-not-applied`` to
             ``causal-missing``.
@@ -84,8 +86,8 @@ class Fault:
     repair: str
     variants: Callable[[AttentionSpec], Iterator[Variant]] = field(repr=False)
     needs: tuple[Need, ...] = ()
-    family: Family | None = None
-    fit: Callable[[Run, Array], Iterator[tuple[str, Replacements]]] | None = None
+    families: tuple[Family, ...] = ()
+    further: Callable[[Run], Iterator[tuple[str, Replacements]]] | None = None
     commonness: int = 2
     general: bool = False
     rounds: bool = False
@@ -110,8 +112,8 @@ def fault(
     explanation: str,
     repair: str,
     needs: Sequence[Need] = (),
-    family: Family | None = None,
-    fit: Callable[[Run, Array], Iterator[tuple[str, Replacements]]] | None = None,
+    families: Sequence[Family] = (),
+    further: Callable[[Run], Iterator[tuple[str, Replacements]]] | None = None,
     commonness: int = 2,
     general: bool = False,
     rounds: bool = False,
@@ -125,7 +127,18 @@ def fault(
                 yield Variant(entry, replacements, note)
 
         entry = Fault(
-            id, stage, title, explanation, repair, variants, tuple(needs), family, fit, commonness, general, rounds
+            id,
+            stage,
+            title,
+            explanation,
+            repair,
+            variants,
+            tuple(needs),
+            tuple(families),
+            further,
+            commonness,
+            general,
+            rounds,
         )
         if id in CATALOGUE:
             raise ValueError(f"two faults are called {id!r}: in {CATALOGUE[id].variants} and {ways}")

@@ -155,6 +155,14 @@ def _over(mixed: StageFunction, back: StageFunction, *, masked: bool) -> dict[St
     }
 
 
+def _padding_along_the_batch(run: Run) -> Run:
+    """A token attends to those at its own place in the other sequences, unless they are padding."""
+    if run.inputs.is_token is None:
+        return run
+    is_token = run.xp.permute_dims(run.inputs.is_token, (1, 0))[:, None, None, :]
+    return run.but(scores=run.xp.where(is_token, run.scores, run.array(-float("inf"))))
+
+
 def _maskings(spec: AttentionSpec) -> list[tuple[str, bool]]:
     if spec.mask == Everything():
         return [("", True)]
@@ -209,6 +217,8 @@ def attends_over_batch(spec: AttentionSpec) -> Ways:
 
     for note, masked in _maskings(spec):
         yield f"along the batch{note}", _over(_permuted((2, 1, 0, 3)), back, masked=masked)
+    padded = _over(_permuted((2, 1, 0, 3)), back, masked=False) | {Stage.MASK: _padding_along_the_batch}
+    yield "along the batch, and so does the padding", padded
     for note, masked in _maskings(spec):
         yield f"all sequences joined into one{note}", _over(_joined, _separated, masked=masked)
 

@@ -70,11 +70,14 @@ def _added_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     ),
     repair="attn_scores = attn_scores.masked_fill(~may_attend, float('-inf'))",
     needs=[MASK],
-    family=Family(
-        lambda value: _instead(_added(value), "whole"),
-        (-1.0, 1.0, -5.0, -10.0, 5.0, -0.1, 0.1, -30.0),
-        _added_note,
-    ),
+    families=[
+        Family(
+            lambda value: _instead(_added(value), "whole"),
+            (-1.0, 1.0, -5.0, -10.0, 5.0, -0.1, 0.1, -30.0),
+            _added_note,
+            accepts=lambda value: value > -2,
+        )
+    ],
     commonness=3,
 )
 def mask_added_as_number(spec: AttentionSpec) -> Ways:
@@ -174,11 +177,19 @@ _FILLS = (-1.0, -5.0, -10.0, -20.0, -100.0, -1e3, -1e4)
     ),
     repair="attn_scores = attn_scores.masked_fill(~may_attend, float('-inf'))",
     needs=[MASK],
-    family=Family(
-        lambda value: _instead(_filled(value), "whole"),
-        (-5.0, -1.0, -10.0, -20.0, 1.0, -0.1, 0.1, 5.0, -50.0),
-        _fill_note,
-    ),
+    families=[
+        Family(
+            lambda value: _instead(_filled(value), "whole"),
+            (-5.0, -1.0, -10.0, -20.0, 1.0, -0.1, 0.1, 5.0, -50.0),
+            _fill_note,
+        ),
+        Family(
+            lambda value: _instead(_added(value), "whole"),
+            (-5.0, -10.0, -20.0, -50.0),
+            _added_note,
+            accepts=lambda value: value <= -2,
+        ),
+    ],
     commonness=2,
 )
 def mask_fill_too_small(spec: AttentionSpec) -> Ways:

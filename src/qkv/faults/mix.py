@@ -102,7 +102,7 @@ def _factor_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
         "row and head is wrong."
     ),
     repair="context = attn_weights @ (value_int8 * value_scale)",
-    family=Family(_multiplied, (2.0, 0.5, 0.1, 10.0, 0.01, 100.0, -1.0), _factor_note),
+    families=[Family(_multiplied, (2.0, 0.5, 0.1, 10.0, 0.01, 100.0, -1.0), _factor_note)],
     commonness=1,
 )
 def quantised_scale(spec: AttentionSpec) -> Ways:

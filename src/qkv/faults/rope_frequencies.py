@@ -108,7 +108,7 @@ def _ntk(factor: float) -> Frequencies:
     ),
     repair="inv_freq = base ** (-torch.arange(0, dim, 2) / dim)  # base is the config's rope_theta",
     needs=[ROPE],
-    family=Family(_of_base, [10.0 ** (power / 2) for power in range(2, 15)], _base_words),
+    families=[Family(_of_base, [10.0 ** (power / 2) for power in range(2, 15)], _base_words)],
 )
 def rope_frequencies(spec: AttentionSpec) -> Ways:
     """``base^(-i/dim)`` and the like; another base; scaling missing, on all pairs, twice, or the wrong way."""

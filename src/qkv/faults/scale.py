@@ -213,11 +213,13 @@ def _scale_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
         "with a single visible key are right."
     ),
     repair="attn_scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5",
-    family=Family(
-        lambda factor: _scaled(lambda run: factor),
-        (0.3, 0.1, 1.0, 0.03, 3.0, 0.01, 10.0, 0.001, 100.0, -0.1, -1.0, -0.01, -10.0, -0.001, -100.0),
-        _scale_note,
-    ),
+    families=[
+        Family(
+            lambda factor: _scaled(lambda run: factor),
+            (0.3, 0.1, 1.0, 0.03, 3.0, 0.01, 10.0, 0.001, 100.0, -0.1, -1.0, -0.01, -10.0, -0.001, -100.0),
+            _scale_note,
+        )
+    ],
     commonness=2,
 )
 def scale_other_constant(spec: AttentionSpec) -> Ways:

@@ -72,7 +72,7 @@ def _times_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     ),
     repair="total = total + torch.exp(sinks - running_max)  # once, after the last block",
     needs=[SINKS],
-    family=Family(_counted, (2.0, 5.0, 0.5, 0.1, 20.0), _times_note),
+    families=[Family(_counted, (2.0, 5.0, 0.5, 0.1, 20.0), _times_note)],
     commonness=1,
 )
 def sink_counted_per_block(spec: AttentionSpec) -> Ways:

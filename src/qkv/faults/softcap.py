@@ -146,7 +146,7 @@ def _cap_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     ),
     repair="attn_scores = softcap * torch.tanh(attn_scores / softcap)",
     needs=[SOFTCAP],
-    family=Family(_with_cap, (10.0, 1.0, 30.0, 3.0, 100.0, 0.3, 0.1, 300.0), _cap_note),
+    families=[Family(_with_cap, (10.0, 1.0, 30.0, 3.0, 100.0, 0.3, 0.1, 300.0), _cap_note)],
     commonness=2,
 )
 def softcap_other_constant(spec: AttentionSpec) -> Ways:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from qkv.faults.as_if import EMPTY_ROWS, as_if, quietly
+from qkv.faults.as_if import EMPTY_ROWS, as_if, quietly, unless
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
 from qkv.faults.needs import EMPTY_ROW
@@ -87,6 +87,18 @@ def softmax_over_queries(spec: AttentionSpec) -> Ways:
     """``w_ij = exp(s_ij) / sum_i exp(s_ij)``, or over queries and keys together."""
     yield from _over(-2, "over the queries")
     yield from _over((-2, -1), "over queries and keys together")
+    if spec.sinks:
+        yield "over the queries, the sink among them", {Stage.SOFTMAX: _column_with_sink}
+
+
+def _column_with_sink(run: Run) -> Run:
+    """The sink as one more query, whose row is dropped again."""
+    xp, sinks = run.xp, run.inputs.sinks
+    unless(sinks is None, "there is no sink")
+    sinks = xp.reshape(sinks, (1, -1, 1, 1))
+    top = xp.maximum(xp.max(run.scores, axis=-2, keepdims=True), sinks)
+    shares = xp.exp(run.scores - top)
+    return run.but(weights=shares / (xp.sum(shares, axis=-2, keepdims=True) + xp.exp(sinks - top)))
 
 
 @fault(

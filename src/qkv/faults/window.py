@@ -8,7 +8,7 @@ from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import Band, Blocks, masked_as, with_changed, without
 from qkv.faults.needs import CAUSAL, WINDOW
 from qkv.masks import Causal, Mask, SlidingWindow
-from qkv.oracle import Array, Replacements, Run
+from qkv.oracle import Replacements, Run
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -65,7 +65,7 @@ def window_missing(spec: AttentionSpec) -> Ways:
         yield masked_as(without(spec.mask, SlidingWindow))
 
 
-def _other_sizes(run: Run, got: Array) -> Iterator[tuple[str, Replacements]]:
+def _other_sizes(run: Run) -> Iterator[tuple[str, Replacements]]:
     size = _size(run.spec)
     if size is None:
         return
@@ -85,7 +85,7 @@ def _other_sizes(run: Run, got: Array) -> Iterator[tuple[str, Replacements]]:
     ),
     repair="may_attend = (i - j >= 0) & (i - j < window)  # window keys in all, the query's own included",
     needs=[WINDOW],
-    fit=_other_sizes,
+    further=_other_sizes,
     commonness=1,
 )
 def window_other_size(spec: AttentionSpec) -> Ways:
