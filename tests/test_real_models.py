@@ -32,17 +32,9 @@ Judge = Callable[..., Any]
 
 OPEN = {
     "config bert_attention.py:eager": "a config states no empty_row, and yet the candidate is held to it",
-    "inferred gemma2_attention.py": "query_pre_attn_scalar is not read",
-    "inferred gpt_neox_attention.py": "the share of the head that turns is not read",
-    "inferred gpt_oss_attention.py": "yarn is not read",
-    "inferred torch_attention.py:multi_head": "is_causal of torch's own module is a hint beside a mask, not a mask",
-    "flags torch_attention.py:multi_head": "the same",
-    "kv-heads-tiled gpt_oss_attention.py": "a fault is held to the rounding of the right output, not to its own",
-    "sink-missing gpt_oss_attention.py": "the same",
     "scale-missing bert_attention.py:eager": "the empty rows of the config",
     "heads-merged-by-view bert_attention.py:eager": "the same",
     "value-is-key bert_attention.py:eager": "the same",
-    "alibi-slopes mpt_attention.py": "this order of the slopes is not known",
 }
 """What qkv does not do yet, and why. A case that starts to pass fails here, and its line goes."""
 
