@@ -26,6 +26,10 @@ SAME_NUMBERS: tuple[frozenset[str], ...] = (
     # Where a mask argument carries all there is to hide, leaving it unused is each of these.
     frozenset({"padding-missing", "mask-not-applied"}),
     frozenset({"causal-missing", "mask-not-applied"}),
+    frozenset({"padding-wrong-side", "mask-inverted"}),
+    frozenset({"padding-on-queries", "mask-transposed"}),
+    # With a query at position 0 alone, rope's query is not turned at all.
+    frozenset({"rope-offset-lost", "rope-one-sided"}),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qkv.spec import AttentionSpec, spec_from_mapping
@@ -16,12 +16,14 @@ class Intention:
     Attributes:
         spec: the spec.
         stated: fields that the user gave; the others were inferred.
+        given: the user's own words, field by field.
         assumptions: what was inferred, and from what, in sentences.
         if_refused: whether it is only meant where the candidate could not be called under the intentions before it.
     """
 
     spec: AttentionSpec
     stated: frozenset[str] = frozenset()
+    given: Mapping[str, Any] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     if_refused: bool = False
 
@@ -64,11 +66,14 @@ def stated_fields(given: Mapping[str, Any], whole: bool) -> frozenset[str]:
         whole: whether it is a whole spec, in which a missing field means its default.
     """
     names = set(given) | (SETTLED_BY_A_FILE if whole else set())
-    if names & MASK_FIELDS:
+    # A window or documents alone leave open whether the mask is causal too.
+    if names & {"mask", "causal"}:
         names |= MASK_FIELDS
+    else:
+        names -= MASK_FIELDS
     return frozenset(name for name in names if given.get(name) is not None or name not in OPEN_IN_A_FILE)
 
 
 def intention_from(given: Mapping[str, Any], whole: bool) -> Intention:
     """What the user alone says."""
-    return Intention(spec_from_mapping(given), stated_fields(given, whole))
+    return Intention(spec_from_mapping(given), stated_fields(given, whole), given)

@@ -70,27 +70,30 @@ def heads(facts: Facts, said: Intention) -> Iterator[Intention]:
 
 
 def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
-    """Causal or not, with the window, prefix and documents that it speaks of."""
+    """Causal or not, with the window, prefix and documents that the user or the candidate speaks of."""
     if "mask" in said.stated:
         yield said
         return
+    size, more = said.given.get("window"), ""
     window = attribute(facts, "window", int)
-    size = window[1] if window and window[1] > 0 else None
-    more = f" within a window of {size}, from {window[0]}" if window and size else ""
-    causal = _around(facts, Causal() & SlidingWindow(size) if size else Causal())
+    if size is None and window and window[1] > 0:
+        size, more = window[1], f" within a window of {window[1]}, from {window[0]}"
+    prefix = said.given.get("prefix", PREFIX if takes(facts, "prefix") else None)
+    documents = bool(said.given.get("documents") or takes(facts, "documents"))
+    causal = _joined(Causal() & SlidingWindow(size) if size else Causal(), prefix, documents)
     evidence = causal_evidence(facts)
     if evidence:
         yield said.assuming(f"causal{more}, {evidence}", mask=causal)
         return
-    bare = _around(facts, SlidingWindow(size) if size else Everything())
-    yield said.assuming(f"not causal, {more.strip()}" if more else "", mask=bare)
+    bare = _joined(SlidingWindow(size) if size else Everything(), None, documents)
+    yield said.assuming(f"not causal,{more}" if more else "", mask=bare)
     yield said.assuming(f"causal{more}: nothing says so but its numbers", mask=causal)
 
 
-def _around(facts: Facts, mask: Mask) -> Mask:
-    if takes(facts, "prefix") and mask != Everything():
-        mask = mask | Prefix(PREFIX)
-    if takes(facts, "documents"):
+def _joined(mask: Mask, prefix: int | None, documents: bool) -> Mask:
+    if prefix is not None:
+        mask = mask | Prefix(prefix)
+    if documents:
         mask = Documents() if mask == Everything() else mask & Documents()
     return mask
 

@@ -45,6 +45,13 @@ class ValueNotProjected(Attention):
         return apply(self.x, self.p.q_proj), apply(self.x, self.p.k_proj), self.x
 
 
+@faulty("value-not-projected", "the first channels of the tokens", square)
+class ValueNotProjectedFirstChannels(Attention):
+    def project(self):
+        value = apply(self.x, self.p.v_proj)
+        return apply(self.x, self.p.q_proj), apply(self.x, self.p.k_proj), self.x[..., : value.shape[-1]]
+
+
 @faulty("query-key-not-projected", "the query", square)
 class QueryKeyNotProjectedQuery(Attention):
     def project(self):

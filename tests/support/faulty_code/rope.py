@@ -129,11 +129,18 @@ class RopeLayoutMixedAllAnglesTwice(Attention):
         return x * angles.cos() + torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2) * angles.sin()
 
 
-@faulty("rope-minus-missing", "", *HALVES)
+@faulty("rope-minus-missing", "plus in both places", *HALVES)
 class RopeMinusMissing(Attention):
     def rotate_half(self, x):
         x1, x2 = x.chunk(2, dim=-1)
         return torch.cat([x2, x1], dim=-1)
+
+
+@faulty("rope-minus-missing", "minus in both places", *HALVES)
+class RopeMinusTwice(Attention):
+    def rotate_half(self, x):
+        x1, x2 = x.chunk(2, dim=-1)
+        return torch.cat([-x2, -x1], dim=-1)
 
 
 @faulty("rope-partial-ignored", "the whole head", grouped, decode)
