@@ -113,7 +113,9 @@ def test_an_error_arrives_with_its_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [object(), {1, 2}, 1j, np.ones(2, dtype=complex), np.array([object()]), np.array(["a"])], ids=repr
+    "message",
+    [object(), {1, 2}, 1j, np.ones(2, dtype=complex), np.array([object()]), np.array(["a"])],
+    ids=["an object", "a set", "complex", "a complex array", "an array of objects", "an array of text"],
 )
 def test_what_can_not_be_said_is_refused(message: Any) -> None:
     with pytest.raises(CandidateError, match="can't be passed"):
