@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from qkv.errors import CandidateError
 
 FILES = Path(__file__).parent / "files"
 FUNCTIONS = str(FILES / "functions.py")
+RETURNING = str(FILES / "returning.py")
 PROJECTING = str(FILES / "projecting.py")
 
 
@@ -369,8 +371,8 @@ def test_strided_arrays_hold_the_same_values(shape: tuple[int, ...]) -> None:
         ("none", [], "None"),
         ("numbers", [""], "list of list of float 1.0, float 2.0, list of int 3, int 4"),
         ("numpy", [""], "ndarray (2, 3)"),
-        ("integers", [""], "Tensor of int32 (2, 3)"),
-        ("boolean", [""], "Tensor of bool (2, 3)"),
+        ("integers", [""], "Tensor (2, 3)"),
+        ("boolean", [""], "Tensor (2, 3)"),
         ("sparse", [""], "Tensor (2, 3)"),
         ("grad", [""], "Tensor (2, 3)"),
         ("text", [], "str 'done'"),
@@ -481,3 +483,106 @@ def test_an_exit_in_the_candidate_does_not_end_us(host: Host) -> None:
     host.open(leaves)
     with pytest.raises(CandidateError, match=r"ended the program: sys.exit\(3\)"):
         host.call(Call([array(1)], framework="numpy"))
+
+
+# --- results of loops, and what is none -------------------------------------------------------------------------------
+
+
+def returned(name: str, **options: Any) -> Reply:
+    host = Host()
+    host.open(f"{RETURNING}:{name}")
+    return host.call(Call([array(2, 3)], **options))
+
+
+@pytest.mark.parametrize("name", ["python_numbers", "numpy_numbers", "tensor_numbers"])
+def test_numbers_in_lists_are_one_array(name: str) -> None:
+    (one,) = returned(name).returned
+    assert one.path == ""
+    np.testing.assert_array_equal(one.array, array(2, 3))
+    if name != "python_numbers":
+        assert returned(name, dtype="float32").returned[0].dtype == "float32"
+
+
+def test_rows_in_a_list_are_one_array_after_all_others() -> None:
+    paths = [(one.path, one.array.shape) for one in returned("rows").returned]
+    assert paths == [("0", (3,)), ("1", (3,)), ("", (2, 3))]
+    assert returned("rows_of_rows").returned[-1].array.shape == (2, 1, 3)
+    assert [one.path for one in returned("pair").returned] == ["0", "1"]
+    assert [one.path for one in returned("of_other_lengths").returned] == ["0", "1"]
+
+
+def test_lists_without_an_end_are_not_followed() -> None:
+    assert [one.path for one in returned("holds_itself").returned] == ["1"]
+    assert returned("deep").returned == []
+
+
+def test_more_than_can_be_passed_is_refused_before_it_is_copied() -> None:
+    with pytest.raises(CandidateError, match="it returned more than 1 GiB of arrays"):
+        returned("much")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "hint"),
+    [
+        ("later", "later is an `async def`", "write `def`"),
+        ("bit_by_bit", "bit_by_bit holds a `yield`", "write `return`"),
+        ("Nothing", "Nothing has no method that could be called: no __call__ and no forward", "it has attend"),
+        ("Misnamed", "Misnamed has no method that could be called", "it is named foward"),
+        ("Later", "__call__ of Later is an `async def`", "write `def`"),
+    ],
+)
+def test_what_gives_no_result_is_told_before_it_is_called(host: Host, name: str, said: str, hint: str) -> None:
+    with pytest.raises(CandidateError, match=re.escape(said)) as caught:
+        host.open(f"{RETURNING}:{name}")
+    assert hint in caught.value.hint
+
+
+def test_a_module_without_a_forward_is_told_when_it_is_called(host: Host) -> None:
+    host.open(torch.nn.Linear(2, 2).requires_grad_(False).__class__.__mro__[1]())
+    with pytest.raises(CandidateError, match="no method that could be called: no forward"):
+        host.call(Call([array(2, 3)]))
+
+
+def test_messages_hold_no_more_than_a_person_can_read() -> None:
+    with pytest.raises(CandidateError, match=r"calling raises_escapes raised ValueError: \[2Jred and more$"):
+        returned("raises_escapes")
+    with pytest.raises(CandidateError, match=r"UnprintableError: \(its message can't be printed\)"):
+        returned("raises_unprintable")
+    with pytest.raises(CandidateError) as caught:
+        returned("raises_much")
+    assert len(caught.value.message) < 600
+
+
+def test_nobody_answers_the_candidate() -> None:
+    assert returned("reads").returned
+
+
+def test_arrays_without_data_are_named(host: Host) -> None:
+    host.open(torch.nn.Linear(2, 2, device="meta"))
+    with pytest.raises(CandidateError, match="its array weight is on the meta device, which holds no data"):
+        host.state()
+    for function, said in [
+        (lambda x: x.to("meta"), "the array that it returned is on the meta device"),
+        (
+            lambda x: {"out": torch.nested.nested_tensor([x[0], x[0, :1]], layout=torch.jagged)},
+            "returned at 'out' is a nested tensor",
+        ),
+    ]:
+        host.open(function)
+        with pytest.raises(CandidateError, match=said):
+            host.call(Call([array(2, 3)], framework="torch"))
+
+
+def test_complex_buffers_are_left_out_of_the_state(host: Host) -> None:
+    module = torch.nn.Linear(2, 2)
+    module.register_buffer("freqs_cis", torch.ones(3, dtype=torch.complex64))
+    host.open(module)
+    assert list(host.state()) == ["weight", "bias"]
+
+
+def test_a_failure_of_ours_shows_none_of_our_lines(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qkv.adapters.results.dtype_name", None)
+    host.open(lambda x: x)
+    with pytest.raises(CandidateError, match="reading what <lambda> returned raised TypeError") as caught:
+        host.call(Call([array(2, 3)], framework="numpy"))
+    assert caught.value.detail == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -356,3 +358,97 @@ def test_an_imported_attention_is_offered(write: Write) -> None:
         f"  qkv check {path}:MultiheadAttention",
     ]
     assert load(f"{path}:MultiheadAttention").name == "MultiheadAttention"
+
+
+# --- files that are none ----------------------------------------------------------------------------------------------
+
+
+def test_no_name_at_all() -> None:
+    assert failure("").message == "no file is named"
+
+
+def test_a_tilde_is_the_home(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    write("def attention(q, k, v): ...\n")
+    assert load("~/mine.py:attention").file == str(tmp_path / "mine.py")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes")
+def test_what_can_not_be_read_is_told_why(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    os.mkfifo(tmp_path / "pipe.py")
+    assert re.search("can't be read: .*symbolic links", failure(str(tmp_path / "loop.py")).message)
+    assert failure(str(tmp_path / "pipe.py")).message.endswith("is no regular file")
+    assert failure(str(tmp_path / "a.py") + "a" * 5000 + ".py").message.endswith("File name too long")
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "detail"),
+    [
+        ("x = 1\n# é\n".encode("latin-1"), r"py:2 is not Python: b'\xe9' is no character in UTF-8", "# \ufffd"),
+        ("# coding: ascii\nx = 'é'\n".encode(), r"py:2 is not Python: b'\xc3' is no character in ASCII", ""),
+        (b"# coding: klingon\n", "is not Python: unknown encoding: klingon", ""),
+        (b"x = 1\n\0", "py:2 is not Python: there is a null byte", ""),
+        ("x = 1\n".encode("utf-16"), "is text in UTF-16, which Python doesn't read", ""),
+        (b"x = " + b"-" * 100_000 + b"1", "is too long, or nested too deeply", ""),
+    ],
+)
+def test_text_that_python_does_not_read_is_told_with_its_line(
+    tmp_path: Path, content: bytes, said: str, detail: str
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_bytes(content)
+    error = failure(str(file))
+    assert said in error.message
+    assert detail in error.detail
+    assert load_written(file, b"# coding: latin-1\ndef attention(q, k, v):\n    '\xe9'\n").name == "attention"
+
+
+def load_written(file: Path, content: bytes) -> Loaded:
+    file.write_bytes(content)
+    return load(str(file))
+
+
+def test_of_a_long_line_the_part_around_the_place_is_shown(write: Write) -> None:
+    code, mark = failure(write("x = [" + "1, " * 1000 + "= 2]\n")).detail.splitlines()
+    assert len(code) <= 200
+    assert code[len(mark) - 1] == "="
+
+
+@pytest.mark.parametrize(
+    ("module", "package"), [("sklearn", "scikit-learn"), ("PIL", "pillow"), ("flash_attn", "flash-attn")]
+)
+def test_pips_own_name_is_told(write: Write, monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setattr(sys, "meta_path", [_NotInstalled(module), *sys.meta_path])
+    assert failure(write(f"import {module}\n")).hint == f"pip install {package}"
+
+
+class _NotInstalled:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == self.name:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_relative_imports_are_told_what_they_need(write: Write, tmp_path: Path) -> None:
+    file = write("from .helper import scale\n", "folder/mine.py")
+    assert failure(file).hint == (
+        f"write `from helper import scale`, or make it a package: put an __init__.py into {tmp_path / 'folder'}"
+    )
+    file = write("from .. import helper\n", "folder/mine.py")
+    assert failure(file).hint.endswith(f"put an __init__.py into {tmp_path / 'folder'} and into {tmp_path}")
+
+
+def test_a_class_that_can_not_be_called_is_told_what_it_lacks(write: Write) -> None:
+    error = failure(write("class Attention:\n    def attend(self, x): ...\n"))
+    assert "it has the class Attention" in error.message
+    assert error.hint == "give Attention a method forward(self, x): nothing else in it is called"
+
+
+def test_an_async_function_is_found(write: Write) -> None:
+    assert load(write("async def attention(q, k, v): ...\n")).name == "attention"

@@ -323,3 +323,38 @@ def test_limits_beyond_every_clock_and_memory_do_no_harm() -> None:
         assert host.call(Call([X])).returned
     with pytest.raises(ValueError, match="give numbers above 0"):
         HostProcess(time_limit=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("top", "said"),
+    [
+        ("import builtins; builtins.len = builtins.isinstance = None", "replaces Python's own isinstance, len"),
+        ("import random; random.getstate = None", "the candidate has replaced random.getstate, which qkv needs"),
+        ("import numpy as np; np.array = np.frombuffer = None", "has replaced numpy.array, numpy.frombuffer"),
+        ("import json, os; json.dumps = json.loads = os._exit = None", ""),
+        ("import sys; sys.setrecursionlimit(60)", ""),
+        ("import sys; sys.modules[__name__] = 3", ""),
+    ],
+)
+def test_what_a_file_does_to_python_is_said_or_does_no_harm(tmp_path: Path, top: str, said: str) -> None:
+    file = tmp_path / "spoiling.py"
+    file.write_text(f"{top}\n\n\ndef attention(x):\n    return x\n")
+
+    def judge(host: HostProcess) -> Reply:
+        host.open(str(file))
+        return host.call(Call([X]))
+
+    with HostProcess() as host:
+        if not said:
+            np.testing.assert_array_equal(judge(host).returned[0].array, X)
+            return
+        with pytest.raises(CandidateError, match=said) as caught:
+            judge(host)
+    assert "leave the names of Python" in caught.value.hint
+
+
+def test_a_breakpoint_is_to_be_taken_out(host: HostProcess) -> None:
+    host.open(f"{FILES / 'returning.py'}:debugs")
+    with pytest.raises(CandidateError, match="BdbQuit") as caught:
+        host.call(Call([X]))
+    assert caught.value.hint == "take out breakpoint()"

@@ -64,14 +64,14 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
 def _source(value: Any) -> str:
     try:
         return inspect.getsource(inspect.unwrap(original(value)))[:_LONGEST]
-    except (OSError, TypeError, ValueError, SyntaxError, IndexError):
+    except Exception:  # noqa: BLE001 - inspect reads what a file may have changed: its name, its module, its lines
         return ""
 
 
 def _line(value: Any) -> int:
     try:
         return inspect.getsourcelines(inspect.unwrap(original(value)))[1]
-    except (OSError, TypeError, ValueError, SyntaxError, IndexError):
+    except Exception:  # noqa: BLE001
         return 0
 
 

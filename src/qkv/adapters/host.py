@@ -16,10 +16,11 @@ from qkv.adapters.loading import load
 from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply
 from qkv.adapters.refusing import refuse
 from qkv.adapters.replaced import blamed
+from qkv.adapters.results import describe, flatten
 from qkv.adapters.signatures import arguments_of, is_plain_function
 from qkv.adapters.surroundings import captured, mode, seeded
 from qkv.adapters.tracebacks import is_of_qkv, raised
-from qkv.adapters.values import convert, describe, flatten, same_bits, to_numpy, to_torch
+from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
 
 
@@ -55,6 +56,9 @@ class Host:
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
         with self._watched(f"importing {target}"), captured():
             loaded = load(target)
+        if self._isolated:
+            # What a file may have set too low for us.
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))
         self._module = loaded.module
         self._file = getattr(loaded.module, "__file__", None) or ""
         value = loaded.value

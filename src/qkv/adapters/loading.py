@@ -18,7 +18,7 @@ from qkv.adapters import choosing
 from qkv.adapters.replaced import with_builtins
 from qkv.adapters.sources import parsed_file, syntax_error
 from qkv.adapters.targets import existing_file, split_target
-from qkv.adapters.tracebacks import ELSEWHERE, raised, shown as short
+from qkv.adapters.tracebacks import ELSEWHERE, raised
 from qkv.errors import CandidateError, nearest
 
 _INSTALLED_AS = {
@@ -147,7 +147,7 @@ def _relative_advice(file: Path) -> str:
         first = next(node for node in nodes if node.level)
         names = ", ".join(one.name for one in first.names)
         plain = f"from {first.module} import {names}" if first.module else f"import {names}"
-        places = " and into ".join(short(str(folder)) for folder in bare) or short(str(file.parent))
+        places = " and into ".join(str(folder) for folder in bare) or str(file.parent)
         return f"write `{plain}`, or make it a package: put an __init__.py into {places}"
     return f"put an __init__.py into {file.parent}, so that it is a package"
 

@@ -81,7 +81,11 @@ def serve(requests: BinaryIO, replies: BinaryIO) -> None:
     """Nothing; answers one request after another, and returns when there will be no more."""
     host, process = Host(isolated=True), os.getpid()
     while (body := read_frame(requests)) is not None:
-        name, arguments, patience = decode(body)
+        try:
+            name, arguments, patience = decode(body)
+        except CandidateError as error:
+            write_frame(replies, encode(blamed("reading a request") or error))
+            continue
         # The parent stops a request that takes too long. Should the parent be gone, this does.
         faulthandler.dump_traceback_later(min(patience, LONGEST), exit=True, file=replies.fileno())
         answer = answered(host, name, arguments)

@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from typing import Any, NoReturn
 
 FAILED = 4
@@ -35,6 +36,9 @@ def run() -> NoReturn:
     """
     received = _listen()
     code = 0
+    if not sys.warnoptions:
+        # Those of libraries say nothing to a user.
+        warnings.simplefilter("ignore")
     try:
         _print_anything()
         code = _run_command()
