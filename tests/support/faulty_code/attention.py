@@ -128,11 +128,16 @@ class Attention:
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
         if self.spec.masks(Causal):
             scores = scores.masked_fill(self.hidden(scores), -torch.inf)
+        if self.inputs.is_token is not None:
+            scores = scores.masked_fill(self.padding(scores), -torch.inf)
         return scores.softmax(dim=-1) @ v
 
     def hidden(self, scores: Tensor) -> Tensor:
         rows, columns = scores.shape[-2:]
         return torch.ones(rows, columns, dtype=torch.bool).triu(columns - rows + 1)
+
+    def padding(self, scores: Tensor) -> Tensor:
+        return ~self.inputs.is_token[:, None, None]
 
     def merge(self, o: Tensor) -> Tensor:
         return o.transpose(1, 2).reshape(self.B, self.T, -1)

@@ -51,6 +51,12 @@ def decode(rng: np.random.Generator) -> tuple[AttentionSpec, Inputs]:
     return spec, Inputs(**{name: rng.normal(size=shape) for name, shape in shapes.items()}, strided=True)
 
 
+def contiguous(rng: np.random.Generator) -> tuple[AttentionSpec, Inputs]:
+    """Ready-made query, key and value, each lying in memory in the order of its axes."""
+    spec, inputs = decode(rng)
+    return spec, inputs.but(strided=False)
+
+
 def cross(rng: np.random.Generator) -> tuple[AttentionSpec, Inputs]:
     """Query, key and value each made from tokens of its own."""
     q, k, v, out = _linear(rng, 24, 20), _linear(rng, 24, 20), _linear(rng, 24, 20), _linear(rng, 20, 24)
@@ -75,8 +81,16 @@ def narrow(rng: np.random.Generator) -> tuple[AttentionSpec, Inputs]:
     return spec, Inputs(x=rng.normal(size=(3, 5, 6)), parameters=parameters)
 
 
+def padded(rng: np.random.Generator) -> tuple[AttentionSpec, Inputs]:
+    """Sequences of unequal length, filled up at the end."""
+    parameters = Parameters(*(_linear(rng, 24, 24) for _ in range(4)))
+    is_token = np.arange(5) < np.array([[5], [3], [4]])
+    spec = AttentionSpec(num_heads=4, mask=Causal(), rope=Rope(base=5000.0))
+    return spec, Inputs(x=rng.normal(size=(3, 5, 24)), is_token=is_token, parameters=parameters)
+
+
 Example = Callable[[np.random.Generator], tuple[AttentionSpec, Inputs]]
-EXAMPLES: tuple[Example, ...] = (square, grouped, decode, cross, wide_norm, narrow)
+EXAMPLES: tuple[Example, ...] = (square, grouped, decode, cross, wide_norm, narrow, padded)
 
 
 @cache

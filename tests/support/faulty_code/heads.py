@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from faulty_code.attention import Attention, apply, faulty
-from faulty_code.examples import cross, decode, grouped, square
+from faulty_code.examples import contiguous, cross, decode, grouped, padded, square
 
 
 def _viewing(*roles: str) -> type[Attention]:
@@ -30,11 +30,8 @@ def _viewing(*roles: str) -> type[Attention]:
 AllViewed = _viewing("q", "k", "v")
 VIEWED = {"query": "q", "key": "k", "value": "v", "key and value": "kv"}
 faulty("heads-split-by-view", "query, key and value")(AllViewed)
-faulty("strided-read-as-contiguous", "query, key and value, kept as (batch, token, head, dim)")(AllViewed)
 for _note, _roles in VIEWED.items():
     faulty("heads-split-by-view", f"{_note} only")(_viewing(*_roles))
-    _kept = f"{_note if _note == 'key and value' else f'the {_note}'}, kept as (batch, token, head, dim)"
-    faulty("strided-read-as-contiguous", _kept)(_viewing(*_roles))
 
 
 @faulty("heads-split-by-view", "query, key and value, and the heads are merged by a view too")
@@ -88,6 +85,42 @@ for _note, _view in {
     faulty("heads-split-by-view", _note, square)(_fused_view(_view))  # type: ignore[arg-type]
 
 
+def read_on(x: Tensor) -> Tensor:
+    """What a kernel reads that is handed the pointer and the shape of ``x``, and no strides."""
+    return torch.as_strided(x, x.shape, torch.empty(x.shape).stride())
+
+
+def _kernel_for_heads_first(*roles: str) -> type[Attention]:
+    class HeadsFirst(Attention):
+        def split(self, q, k, v):
+            named = zip("qkv", super().split(q, k, v), strict=True)  # .transpose(1, 2) of (batch, token, head, dim)
+            return tuple(read_on(x) if role in roles else x for role, x in named)
+
+    return HeadsFirst
+
+
+def _kernel_for_tokens_first(*roles: str) -> type[Attention]:
+    class TokensFirst(Attention):
+        def split(self, q, k, v):
+            i = self.inputs
+            named = zip("qkv", (x.contiguous().transpose(1, 2) for x in (i.query, i.key, i.value)), strict=True)
+            return tuple((read_on(x) if role in roles else x).transpose(1, 2) for role, x in named)
+
+    return TokensFirst
+
+
+for _note, _roles in {
+    "query, key and value": "qkv", "the query": "q", "the key": "k", "the value": "v", "key and value": "kv",
+}.items():  # fmt: skip
+    _name, _code = "strided-read-as-contiguous", _kernel_for_heads_first(*_roles)
+    faulty(_name, f"{_note}, kept as (batch, token, head, dim)")(_code)
+    faulty(_name, f"{_note}, transposed on the way")(_code)
+    faulty(_name, f"{_note}, transposed on the way", contiguous)(_code)
+    faulty(_name, f"{_note}, kept as (batch, head, token, dim)", decode)(_kernel_for_tokens_first(*_roles))
+    for _order in ("(batch, token, head, dim)", "(batch, head, token, dim)"):
+        faulty(_name, f"{_note}, kept as {_order}", contiguous)(Attention)
+
+
 @faulty("strided-read-as-contiguous", "the key, kept as (batch, head, dim, token)", square, grouped, decode)
 class StridedReadContiguousKeyKeptBatch(Attention):
     def split(self, q, k, v):
@@ -105,9 +138,12 @@ class StridedReadContiguousQueryKeyValue(Attention):
 
 
 @faulty("attends-over-batch", "along the batch", cross)
-@faulty("attends-over-batch", "along the batch, and the mask runs along it too", square)
+@faulty("attends-over-batch", "along the batch, and the mask runs along it too", square, padded)
 class TimeFirst(Attention):
     """Made for (length, batch, dim), and handed (batch, length, dim)."""
+
+    def padding(self, scores):
+        return torch.zeros_like(scores, dtype=torch.bool)
 
     def split(self, q, k, v):
         return tuple(x.view(self.B, self.T, self.H, -1).permute(1, 2, 0, 3) for x in (q, k, v))  # token head batch dim
@@ -122,14 +158,21 @@ class TimeFirst(Attention):
         return o.permute(2, 0, 1, 3).reshape(self.B, self.T, -1)
 
 
-@faulty("attends-over-batch", "along the batch, and nothing is masked", square)
+@faulty("attends-over-batch", "along the batch, and nothing is masked", square, padded)
+@faulty("attends-over-batch", "along the batch, and so does the padding", square, cross)
 class AttendsOverBatchAlongBatchNothing(TimeFirst):
     def hidden(self, scores):
         return torch.zeros_like(scores, dtype=torch.bool)
 
 
+@faulty("attends-over-batch", "along the batch, and so does the padding", padded)
+class AttendsOverBatchAlongBatchPadding(AttendsOverBatchAlongBatchNothing):
+    def padding(self, scores):  # (token, head, batch, batch)
+        return ~self.inputs.is_token.t()[:, None, None]
+
+
 @faulty("attends-over-batch", "all sequences joined into one", cross)
-@faulty("attends-over-batch", "all sequences joined into one, and the mask runs along it too", square)
+@faulty("attends-over-batch", "all sequences joined into one, and the mask runs along it too", square, padded)
 class Joined(TimeFirst):
     """Made for (length, dim), and handed batch * length tokens."""
 
@@ -144,7 +187,7 @@ class Joined(TimeFirst):
         return o.transpose(1, 2).reshape(self.B, self.T, -1)
 
 
-@faulty("attends-over-batch", "all sequences joined into one, and nothing is masked", square)
+@faulty("attends-over-batch", "all sequences joined into one, and nothing is masked", square, padded)
 class AttendsOverBatchAllSequencesJoined(Joined):
     def hidden(self, scores):
         return torch.zeros_like(scores, dtype=torch.bool)

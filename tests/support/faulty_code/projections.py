@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from faulty_code.attention import Attention, apply, faulty
-from faulty_code.examples import cross, grouped, narrow, square, wide_norm
+from faulty_code.examples import cross, grouped, narrow, padded, square, wide_norm
 
 
 @faulty("value-is-key", "", square, cross, wide_norm)
@@ -76,11 +76,13 @@ class QueryKeyNotProjectedQueryKeyValue(Attention):
         return self.x, self.x, self.x
 
 
-def _transposing(*names: str) -> type[Attention]:
+def _transposing(*names: str, biased: bool = True) -> type[Attention]:
     class Transposed(Attention):
         def by(self, name: str, x: Tensor) -> Tensor:
             projection = getattr(self.p, name)
-            return x @ projection.weight + projection.bias if name in names else apply(x, projection)
+            if name not in names:
+                return apply(x, projection)
+            return x @ projection.weight + projection.bias if biased else x @ projection.weight
 
         def project(self):
             return self.by("q_proj", self.x), self.by("k_proj", self.x), self.by("v_proj", self.x)
@@ -93,7 +95,8 @@ def _transposing(*names: str) -> type[Attention]:
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
 for _name in PROJECTIONS:
-    faulty("projection-transposed", _name, square)(_transposing(_name))
+    faulty("projection-transposed", _name, square, padded)(_transposing(_name))
+    faulty("projection-transposed", f"{_name}, and its bias is left out", square)(_transposing(_name, biased=False))
 faulty("projection-transposed", "q_proj, k_proj and v_proj", square)(_transposing(*PROJECTIONS[:3]))
 faulty("projection-transposed", "all four projections", square)(_transposing(*PROJECTIONS))
 
