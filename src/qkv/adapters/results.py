@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qkv.adapters.encoding import LARGEST_MESSAGE
-from qkv.adapters.messages import Array, Returned
+from qkv.adapters.messages import Returned
 from qkv.adapters.tracebacks import in_bytes
 from qkv.adapters.values import dtype_name, is_tensor, joined, to_float64
 from qkv.errors import CandidateError

@@ -27,10 +27,13 @@ def parsed_file(file: Path, shown: str) -> ast.Module:
         text = _text(file.read_bytes(), shown)
         tree = ast.parse(text, filename=str(file))
     except SyntaxError as error:
-        lines = text.splitlines()
+        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         if error.lineno and error.lineno <= len(lines):
-            # Python gives no more than the end of a long line.
-            error.text = lines[error.lineno - 1]
+            # Python gives no more than the end of a long line, and counts from where that begins.
+            line, given = lines[error.lineno - 1], (error.text or "").rstrip("\n")
+            if error.offset and line.endswith(given) and error.offset <= len(given) + 1:
+                error.offset += len(line) - len(given)
+            error.text = line
         raise syntax_error(error, shown) from None
     except (RecursionError, MemoryError):
         raise CandidateError(f"{shown} is too long, or nested too deeply, to be read as Python") from None
