@@ -22,18 +22,10 @@ def parsed_file(file: Path, shown: str) -> ast.Module:
     Raises:
         CandidateError: it holds no Python, or no code.
     """
-    text = ""
     try:
-        text = _text(file.read_bytes(), shown)
-        tree = ast.parse(text, filename=str(file))
+        # Not by the file's name: Python would look the line up there, and count wrongly in a long one.
+        tree = ast.parse(_text(file.read_bytes(), shown))
     except SyntaxError as error:
-        lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        if error.lineno and error.lineno <= len(lines):
-            # Python gives no more than the end of a long line, and counts from where that begins.
-            line, given = lines[error.lineno - 1], (error.text or "").rstrip("\n")
-            if error.offset and line.endswith(given) and error.offset <= len(given) + 1:
-                error.offset += len(line) - len(given)
-            error.text = line
         raise syntax_error(error, shown) from None
     except (RecursionError, MemoryError):
         raise CandidateError(f"{shown} is too long, or nested too deeply, to be read as Python") from None
