@@ -40,6 +40,7 @@ def qkv_in(folder: Path, *arguments: str, **variables: str) -> subprocess.Comple
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
+        errors="replace",
         timeout=120,
         check=False,
     )
