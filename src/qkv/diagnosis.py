@@ -139,7 +139,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     failing = [observation for observation in observations if not observation.comparison.agrees]
     if not failing:
         return Diagnosis()
-    if not any(np.isfinite(o.comparison.got[o.expected.judged]).any() for o in failing):
+    if not any(np.isfinite(o.comparison.got[o.expected.judged]).any() for o in observations):
         return Diagnosis(not_a_number=True)
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))

@@ -142,7 +142,7 @@ def test_brackets_are_kept_where_python_would_read_from_the_left() -> None:
 
 def test_every_mask_has_a_name_in_expressions_and_a_rule_here() -> None:
     assert set(MASKS) == set(RULES)
-    single = {cls for cls in Mask.__subclasses__() if cls.__module__.startswith("qkv.")} - {And, Or, Not}
+    single = {cls for cls in Mask.__subclasses__() if cls.__module__.startswith("qkv.masks.")} - {And, Or, Not}
     assert set(MASKS.values()) == single == {Causal, SlidingWindow, Prefix, Documents, Padding, Everything}
 
 

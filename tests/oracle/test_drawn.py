@@ -89,4 +89,4 @@ def chosen(node: Any) -> Iterator[str]:
 
 def every_mask() -> list[type[Mask]]:
     """Every mask that there is."""
-    return [kind for kind in Mask.__subclasses__() if kind.__module__.startswith("qkv.")]
+    return [kind for kind in Mask.__subclasses__() if kind.__module__.startswith("qkv.masks.")]

@@ -89,8 +89,8 @@ _OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
         : spec.num_heads
     ],
     "filled up with the next power's first slopes, not every second one": _unstrided,
-    "half the ratio: 2^(-4(h+1)/num_heads)": lambda spec: [slope**0.5 for slope in _right_slopes(spec)],
-    "twice the ratio: 2^(-16(h+1)/num_heads)": lambda spec: [slope**2 for slope in _right_slopes(spec)],
+    "half the ratio: the square root of each slope": lambda spec: [slope**0.5 for slope in _right_slopes(spec)],
+    "twice the ratio: each slope squared": lambda spec: [slope**2 for slope in _right_slopes(spec)],
     "the next power's slopes, every second one first": lambda spec: _every_second_first(spec.num_heads),
     "sorted by size": lambda spec: sorted(_right_slopes(spec), reverse=True),
 }
