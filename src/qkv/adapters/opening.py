@@ -111,7 +111,7 @@ def sized_for_function(spec: AttentionSpec, stated: frozenset[str], layout: str 
     known = "num_heads" in stated or spec.num_heads > 1 or layout in HEADLESS
     heads = spec.num_heads if known else 6
     head_dim = spec.head_dim or 8
-    return spec.but(num_heads=heads, head_dim=head_dim, value_dim=spec.value_dim or head_dim)
+    return spec.but(num_heads=heads, head_dim=head_dim)
 
 
 def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str], square: bool) -> AttentionSpec:
@@ -160,11 +160,12 @@ def _sized(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], 
             f"k_proj gives {kv_width} channels, no number of heads of {head_dim} for {num_heads} query heads to share",
             hint="say which arrays are the projections: --weights k_proj=NAME",
         )
+    value_dim = parameters.v_proj.weight.shape[0] // kv_heads
     return spec.but(
         num_heads=num_heads,
-        num_kv_heads=kv_heads,
+        num_kv_heads=None if kv_heads == num_heads else kv_heads,
         head_dim=head_dim,
-        value_dim=parameters.v_proj.weight.shape[0] // kv_heads,
+        value_dim=None if value_dim == head_dim else value_dim,
         embed_dim=parameters.q_proj.weight.shape[1],
         out_proj=parameters.out_proj is not None and (spec.out_proj or "out_proj" not in stated),
         projection_bias=any(p.bias is not None for p in (parameters.q_proj, parameters.k_proj, parameters.v_proj)),
