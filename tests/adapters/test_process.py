@@ -18,6 +18,7 @@ import pytest
 
 from qkv.adapters.messages import Call, Config, Reply
 from qkv.adapters.process import MEMORY_LIMIT, HostProcess
+from qkv.adapters.tracebacks import in_bytes, more_memory
 from qkv.errors import CandidateError
 
 FILES = Path(__file__).parent / "files"
@@ -206,12 +207,21 @@ def test_after_the_end_only_opening_works(host: HostProcess) -> None:
     host.open(f"{MISBEHAVING}:leaves")
     with pytest.raises(CandidateError, match="exit code 3"):
         host.call(Call([X]))
-    with pytest.raises(CandidateError, match="has ended") as caught:
+    with pytest.raises(CandidateError, match="exit code 3") as caught:
         host.call(Call([X]))
-    assert caught.value.hint == "open the candidate again"
     assert caught.value.fatal
+    host.close()
+    with pytest.raises(CandidateError, match="exit code 3"):
+        host.state()
     host.open(f"{MISBEHAVING}:right")
     assert host.call(Call([X])).returned
+
+
+def test_what_was_never_opened_can_not_be_called() -> None:
+    with pytest.raises(CandidateError, match="has ended") as caught:
+        HostProcess().call(Call([X]))
+    assert caught.value.hint == "open the candidate again"
+    assert caught.value.fatal
 
 
 @posix
@@ -351,6 +361,12 @@ def test_what_a_file_does_to_python_is_said_or_does_no_harm(tmp_path: Path, top:
         with pytest.raises(CandidateError, match=said) as caught:
             judge(host)
     assert "leave the names of Python" in caught.value.hint
+
+
+def test_sizes_are_told_as_they_are_typed() -> None:
+    told = [in_bytes(number * 2**20) for number in (500, 1000, 1024, 1536, 10**7)]
+    assert told == ["500 MiB", "1000 MiB", "1 GiB", "1.5 GiB", "9766 GiB"]
+    assert more_memory(500 * 2**20) == "if it only needs more memory: --memory-limit 1000M"
 
 
 def test_a_breakpoint_is_to_be_taken_out(host: HostProcess) -> None:

@@ -30,6 +30,7 @@ class HostProcess:
     """Holds one candidate in a child process. It has the methods of `Host`; a context manager that ends the child.
 
     After a failure that ended the child (a crash, a time or memory limit) only `open` works: it starts a new one.
+    Everything else fails in the same way again.
 
     Args:
         time_limit: seconds that a call may take, and loading and building where that is more than the 60 they have
@@ -45,6 +46,7 @@ class HostProcess:
         self._child: Child | None = None
         self._opening: str | None = None
         self._target = self._name = ""
+        self._last: CandidateError | None = None
 
     def start(self, target: str | None = None) -> HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
@@ -56,6 +58,7 @@ class HostProcess:
                 raise CandidateError(message, fatal=True) from None
         if target is not None and self._opening is None:
             self._opening = self._target = self._name = target
+            self._last = None
             self._send("open", target)
         return self
 
@@ -111,8 +114,10 @@ class HostProcess:
 
     def _ask(self, name: str, *arguments: Any, expected: type) -> Any:
         if self._child is None:
-            message = "the process that held the candidate has ended"
-            raise CandidateError(message, hint="open the candidate again", fatal=True)
+            # Whoever goes on asking is told why there is nobody to answer.
+            raise self._last or CandidateError(
+                "the process that held the candidate has ended", hint="open the candidate again", fatal=True
+            )
         self._send(name, *arguments)
         return self._receive(name, expected)
 
@@ -130,7 +135,8 @@ class HostProcess:
             answer = decode(self._child.receive())
         except Ended as ended:
             self.close()
-            raise self._failure(name, ended) from None
+            self._last = self._failure(name, ended)
+            raise self._last from None
         except CandidateError as error:
             # No message: whatever is sent there now, it can't be told where the next one begins.
             self.close()

@@ -116,7 +116,8 @@ def shown(path: str) -> str:
 
 def in_bytes(number: int) -> str:
     """A number of bytes in words: ``4 GiB``, ``512 MiB``."""
-    return f"{number / 2**30:.3g} GiB" if number >= 2**30 else f"{number / 2**20:.3g} MiB"
+    size, unit = (number / 2**30, "GiB") if number >= 2**30 else (number / 2**20, "MiB")
+    return f"{size:.3g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
 
 
 def more_memory(limit: int) -> str:
