@@ -59,7 +59,7 @@ WRONG = {
     "equals.toml": ("num_heads 6\n", ["equals.toml", "line 1", "num_heads = 6"]),
     "unknown.toml": ("[ropes]\nbase = 1\n", ["unknown.toml: 'ropes' is no field", "'rope'"]),
     "spec.yaml": ("num_heads: 6", ["spec.yaml ends in '.yaml'", ".json or .toml"]),
-    "spec": ("{}", ["spec ends in 'nothing'"]),
+    "spec": ("{}", ["spec has no ending", ".json or .toml"]),
     "model.json": ('{"model_type": "lama"}', ["model.json", "'lama'", "did you mean 'llama'? Or describe", "--heads"]),
     "layer.json": ('{"model_type": "llama", "num_hidden_layers": 2}', ["layer.json", "no layer 7", "layers 0 to 1"]),
 }

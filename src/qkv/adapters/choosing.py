@@ -32,6 +32,7 @@ _MADE = {"model", "module", "layer", "candidate", "build", "make", "create"}
 _STANDARDS = {"reference", "ref", "golden", "expected"}
 _QUERY = {"q", "query", "queries", "xq", "qs"}
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LISTED = 12
 _UNLIKELY = 6
 """From this rank on nothing but being alone speaks for a definition."""
 
@@ -78,8 +79,9 @@ def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
     outer = _outermost(names, definitions)
     if len(outer) == 1:
         return outer[0]
-    listed = "\n".join(f"  qkv check {shown}:{name}" for name in outer)
-    message = f"{shown} has {len(outer)} attentions: {', '.join(outer)}"
+    listed = "\n".join(f"  qkv check {shown}:{name}" for name in outer[:_LISTED])
+    more = f" and {len(outer) - _LISTED} more" if len(outer) > _LISTED else ""
+    message = f"{shown} has {len(outer)} attentions: {', '.join(outer[:_LISTED])}{more}"
     if best >= _UNLIKELY:
         message = f"no name in {shown} speaks of attention: {_contents(definitions)}"
     raise CandidateError(message, hint=f"say which one is meant:\n{listed}")
@@ -234,7 +236,7 @@ def _contents(definitions: list[_Definition]) -> str:
         return "it defines no class and no function"
     kinds = [("class", "classes", classes), ("function", "functions", functions)]
     return "it has the " + " and the ".join(
-        f"{one if len(names) == 1 else many} {', '.join(names[:12])}" for one, many, names in kinds if names
+        f"{one if len(names) == 1 else many} {', '.join(names[:_LISTED])}" for one, many, names in kinds if names
     )
 
 

@@ -67,6 +67,7 @@ def load(target: str) -> Loaded:
         CandidateError: there is no such file or name, the file can't be run, or it holds no one attention.
     """
     path, name = split_target(target)
+    typed = path
     tree: ast.Module | None
     if path.lower().endswith(".py"):
         file = existing_file(path)
@@ -77,8 +78,8 @@ def load(target: str) -> Loaded:
         path = getattr(module, "__file__", None) or path
         tree = _tree_of(module)
     members = choosing.candidates(module, tree)
-    name = name or choosing.choose(module, tree, path)
-    value = _find(module, name, path, members)
+    name = name or choosing.choose(module, tree, typed)
+    value = _find(module, name, typed, members)
     return Loaded(name, value, path, [one for one in members if one != name], module)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from qkv.cli.options import given_fields, spec_options
+from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.cli.values import Memory, Seconds, json_option
 from qkv.errors import SpecError
 from qkv.vocabulary import Layout, MaskMeaning
@@ -56,7 +56,7 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
         report = judge(request)
         text = text_of(report, form, verbose)
     except SpecError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
     except Exception as error:
         if form == "json":
             put(text_of(_failed(request, error), form))

@@ -101,7 +101,8 @@ def _parsed(file: Path) -> Any:
     # What is missing or a folder is said first: its ending doesn't matter then.
     if file.suffix.lower() not in readers and file.exists() and not file.is_dir():
         raise SpecError(
-            f"{file.name} ends in {file.suffix or 'nothing'!r}, and a spec is read from .json or .toml. "
+            f"{file.name} {f'ends in {file.suffix!r}' if file.suffix else 'has no ending'}, and a spec is read from "
+            ".json or .toml. "
             "Rename the file after what it holds"
         )
     text = _text(file)
