@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from qkv.errors import CandidateError as CandidateError, QkvError as QkvError, SpecError as SpecError
     from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
     from qkv.report import Report as Report, Verdict as Verdict
+    from qkv.report.terminal import as_text as as_text
     from qkv.shapes import predict_shapes as predict_shapes
     from qkv.spec import AttentionSpec as AttentionSpec, read_spec as read_spec
 
@@ -23,6 +24,7 @@ _HOMES = {
     "Parameters": "qkv.oracle",
     "Report": "qkv.report",
     "Verdict": "qkv.report",
+    "as_text": "qkv.report.terminal",
     "QkvError": "qkv.errors",
     "SpecError": "qkv.errors",
     "CandidateError": "qkv.errors",

@@ -145,9 +145,18 @@ def _constructions(
     for construction in constructions(facts, spec, request.conventions, said.stated):
         yield construction
         if construction is not None:
-            fitted = fitted_to(construction, host.build(construction.kwargs))
+            fitted = _fitted(host, construction)
             if fitted is not None:
                 yield fitted
+
+
+def _fitted(host: Hosting, construction: Construction) -> Construction | None:
+    try:
+        return fitted_to(construction, host.build(construction.kwargs))
+    except CandidateError as error:
+        if error.fatal:
+            raise
+        return None
 
 
 def _trials_of(
@@ -220,7 +229,7 @@ def _unless_gone(trial: Trial) -> None:
 
 def _name(target: Any) -> str:
     if isinstance(target, str | Path):
-        return str(target).rpartition(":")[2] if ".py:" in str(target) else ""
+        return str(target).rpartition(":")[2] if ".py:" in str(target) or ".py" not in str(target) else ""
     return str(getattr(target, "__name__", type(target).__name__))
 
 

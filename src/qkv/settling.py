@@ -196,8 +196,9 @@ def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
         raise first_error or CandidateError(
             "no probe could be run", hint="say more of the candidate: see qkv check --help"
         )
-    fewest = min(len(trial.refused) for trial in tried)
-    best = sorted((t for t in tried if len(t.refused) == fewest), key=lambda trial: trial.nearness, reverse=True)
+    # A reading under which less can be asked is no reading to pass under.
+    fewest = max(trial.nearness[:2] for trial in tried)
+    best = sorted((t for t in tried if t.nearness[:2] == fewest), key=lambda trial: trial.nearness, reverse=True)
     different: dict[tuple[AttentionSpec, bytes], Trial] = {}
     for trial in best:
         different.setdefault((trial.reading.spec, trial.fingerprint), trial)

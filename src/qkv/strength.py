@@ -10,6 +10,9 @@ from qkv.diagnosis import Observation, twin
 from qkv.faults import CATALOGUE, Fault
 from qkv.report import Strength
 
+SAME_NUMBERS = "gives the same numbers under this spec"
+"""Why no probe shows a fault that this attention could have."""
+
 
 def strength(observations: Sequence[Observation]) -> Strength:
     """How many faults would have been seen, and why the others could not."""
@@ -36,4 +39,4 @@ def _blindness(fault: Fault, observations: Sequence[Observation]) -> str | None:
             given = twin(run, variant.replacements)
             if given is not None and observation.expected.agrees(given.output) is None:
                 return None
-    return absent or "gives the same numbers under this spec"
+    return absent or SAME_NUMBERS

@@ -107,7 +107,8 @@ def _key(right: Run, faulty: Run | None, observation: Observation, row: tuple[in
     got = _weights_row(faulty, row) if faulty is not None else _recovered(right, observation, row)
     if got is None or got.shape != expected.shape or not differ(expected, got):
         return None
-    off = ~np.isclose(got, expected, rtol=0, atol=DIFFERS * max(float(np.abs(expected).max()), 1e-12))
+    with np.errstate(all="ignore"):
+        off = ~np.isclose(got, expected, rtol=0, atol=DIFFERS * max(float(np.abs(expected).max()), 1e-12))
     return int(np.argmax(off))
 
 
@@ -139,4 +140,5 @@ def _inner_rows(right: Run, faulty: Run | None, row: tuple[int, int, int]) -> It
 def differ(left: Floats, right: Floats) -> bool:
     """Whether two rows differ to a reader."""
     scale = float(np.nanmax(np.abs(left), initial=1e-12))
-    return not np.allclose(left, right, rtol=0, atol=DIFFERS * scale, equal_nan=True)
+    with np.errstate(all="ignore"):
+        return not np.allclose(left, right, rtol=0, atol=DIFFERS * scale, equal_nan=True)

@@ -62,6 +62,8 @@ class Caller:
                 reply = self.host.call(Call(args, kwargs, dtype, strided, seed))
             except CandidateError as error:
                 self.refused[dtype] = error.message
+                if error.fatal:
+                    raise
                 if first is None:
                     first = error
                 if not _speaks_of_dtype(error):

@@ -19,7 +19,10 @@ from qkv.vocabulary import Stage
         "must be off. Here two runs on the same input differ, and random entries in all rows are wrong. F.dropout "
         "and scaled_dot_product_attention don't know about model.eval()."
     ),
-    repair="attn_weights = F.dropout(attn_weights, p=self.dropout, training=self.training)",
+    repair=(
+        "attn_weights = self.dropout(attn_weights)  # an nn.Dropout, which model.eval() turns off\n"
+        "# or: torch.dropout(attn_weights, p, train=self.training)"
+    ),
     commonness=3,
 )
 def dropout_in_eval(spec: AttentionSpec) -> Ways:

@@ -166,12 +166,15 @@ def bias_read_as_mask(spec: AttentionSpec) -> Ways:
 @fault(
     "prefix-block-missing",
     Stage.MASK,
-    title="tokens that should see each other both ways don't",
+    title="tokens that should see each other both ways are masked causally",
     explanation=(
         "A prefix (image tokens, a prompt) or a whole encoder may look both ways, and here it's masked causally. "
         "The rows of the prefix, or all rows but the last of an encoder, see too little; all others are right."
     ),
-    repair="may_attend = causal | (key_pos < prefix_len)",
+    repair=(
+        "may_attend = causal | (key_pos < prefix_len)  # with a prefix\n"
+        "may_attend = torch.ones(query_len, key_len, dtype=torch.bool)  # an encoder hides nothing"
+    ),
     commonness=2,
 )
 def prefix_block_missing(spec: AttentionSpec) -> Ways:

@@ -35,6 +35,11 @@ class Intention:
         assumptions = (*self.assumptions, why) if why else self.assumptions
         return replace(self, spec=self.spec.but(**open_changes), assumptions=assumptions)
 
+    def noting(self, why: str, **changes: Any) -> Intention:
+        """The same with fields set, and the reason noted even where they already were as they should be."""
+        open_changes = {name: value for name, value in changes.items() if name not in self.stated}
+        return replace(self, spec=self.spec.but(**open_changes), assumptions=(*self.assumptions, why))
+
 
 MASK_FIELDS = frozenset({"mask", "causal", "window", "prefix", "documents"})
 

@@ -86,7 +86,7 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
         yield said.assuming(f"causal{more}, {evidence}", mask=causal)
         return
     bare = _joined(SlidingWindow(size) if size else Everything(), None, documents)
-    yield said.assuming(f"not causal,{more}" if more else "", mask=bare)
+    yield said.noting(f"not causal{',' if more else ''}{more}: nothing says so (--causal if it should be)", mask=bare)
     yield said.assuming(f"causal{more}: nothing says so but its numbers", mask=causal)
 
 
@@ -101,8 +101,13 @@ def _joined(mask: Mask, prefix: int | None, documents: bool) -> Mask:
 def corner(facts: Facts, said: Intention) -> Iterator[Intention]:
     """Where the first query of a function stands: both corners are in use where nothing says which."""
     own_lengths = takes(facts, "query") and not facts.arrays
-    if "query_offset" in said.stated or not own_lengths or not said.spec.masks(Causal):
+    if not own_lengths or not said.spec.masks(Causal):
         yield said
+        return
+    if "query_offset" in said.stated:
+        default = said.spec.query_offset == "bottom_right" and "query_offset" not in said.given
+        note = "the last query stands at the last key: query_offset is bottom_right where a spec doesn't name it"
+        yield said.noting(note) if default else said
         return
     named = corner_said(facts)
     if named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from qkv.report.document import Example, NamedFault, Report, Verdict
+from qkv.report.document import Example, NamedFault, Report, RowPair, Verdict
 from qkv.report.plain import encodable, harmless
 from qkv.spec import describe
 
@@ -40,8 +41,8 @@ WIDE = 66
 MOST_CHANNELS = 6
 """Numbers of a row that are printed side by side."""
 
-MOST_BLIND = 3
-"""Reasons for blindness that are printed with their faults; the JSON form has them all."""
+SAME_NUMBERS = "gives the same numbers under this spec"
+"""The reason for blindness that is no absence of a feature, as strength.py words it."""
 
 
 def terminal() -> Console:
@@ -68,6 +69,14 @@ def report_text(report: Report, console: Console, *, verbose: bool = False) -> s
             console.print(Text.assemble(("  repeat    ", "bold"), report.repeat), soft_wrap=True)
     lines = [_TAIL.sub(lambda tail: tail[0].replace(" ", ""), line) for line in captured.get().splitlines()]
     return encodable("\n".join(lines) + "\n", console.encoding or "utf-8")
+
+
+def as_text(report: Report, width: int = 100) -> str:
+    """The report as plain text."""
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, no_color=True, highlight=False, force_terminal=False)
+    print_report(report, console)
+    return stream.getvalue()
 
 
 def _headline(report: Report) -> Text:
@@ -102,7 +111,7 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
     if report.first_disagreement is not None:
         yield "where", _where(report, room)
     for place, fault in enumerate(report.faults):
-        yield "fault" if place == 0 else "and", _fault(fault)
+        yield "fault" if place == 0 else "and", _fault(fault, room)
     if report.alternatives:
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
@@ -126,12 +135,9 @@ def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, Re
 def _where(report: Report, room: int) -> RenderableType:
     first = report.first_disagreement
     assert first is not None
-    places = [f"sequence {first.batch}"] + ([] if first.head is None else [f"head {first.head}"])
-    places += [f"token {first.query}"] + ([] if first.key is None else [f"weight on token {first.key}"])
-    places += [f"channel {first.channel}"]
     lines: list[RenderableType] = [
         Text.assemble(
-            f"first at {', '.join(places)}: expected ",
+            f"first wrong: token {first.query} of sequence {first.batch}, output channel {first.channel}: expected ",
             (number(first.expected), "green"),
             ", got ",
             (number(first.got), "red"),
@@ -139,10 +145,25 @@ def _where(report: Report, room: int) -> RenderableType:
         ),
         Text(report.spread),
     ]
-    lines += [_side_by_side(pair.title, pair.expected, pair.got, room) for pair in report.rows]
+    inside = ([] if first.head is None else [f"head {first.head}"]) + (
+        [] if first.key is None else [f"its weight on token {first.key}"]
+    )
+    if inside:
+        lines.append(Text(f"first wrong inside: {', '.join(inside)}"))
+    lines += [_side_by_side(pair.title, pair.expected, pair.got, room) for pair in _unlike(report.rows)]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
+
+
+def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
+    """The pairs of rows, one of those that show the same numbers."""
+    kept: list[RowPair] = []
+    for pair in rows:
+        if not any(np.array_equal(pair.expected, other.expected) and np.array_equal(pair.got, other.got)
+                   for other in kept):  # fmt: skip
+            kept.append(pair)
+    return kept
 
 
 def _side_by_side(title: str, expected: Sequence[float], got: Sequence[float], room: int) -> RenderableType:
@@ -170,7 +191,18 @@ def _picture(wrong: Sequence[Sequence[bool]]) -> RenderableType:
     return Group(table, legend)
 
 
-def _fault(fault: NamedFault) -> RenderableType:
+def _code(repair: str, room: int) -> str:
+    """The repair, each comment that would be cut off on a line of its own before its code."""
+    lines = []
+    for line in dedent(repair).strip().splitlines():
+        code, mark, comment = line.partition("  # ")
+        short = len(line) <= room or not mark or not code.strip()
+        indent = line[: len(line) - len(line.lstrip())]
+        lines += [line] if short else [f"{indent}# {comment}", code]
+    return "\n".join(lines)
+
+
+def _fault(fault: NamedFault, room: int) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble((fault.id, "bold red"), f"  {fault.title}", (f"  (stage: {fault.stage})", "dim"))
     ]
@@ -178,14 +210,16 @@ def _fault(fault: NamedFault) -> RenderableType:
         parts.append(Text(fault.note, style="yellow"))
     parts.append(Text(fault.explanation))
     parts.append(Text("write instead:", style="dim"))
-    code = Syntax(dedent(fault.repair).strip(), "python", background_color="default", theme="ansi_dark", word_wrap=True)
+    code = Syntax(
+        _code(fault.repair, room - 4), "python", background_color="default", theme="ansi_dark", word_wrap=True
+    )
     parts.append(Padding(code, (0, 0, 0, 2)))
     return Group(*parts)
 
 
 def _alternatives(faults: Sequence[NamedFault]) -> RenderableType:
     lines = [Text.assemble((fault.id, "yellow"), f"  {fault.title}") for fault in faults]
-    return Group(*lines, Text("give the same numbers on every probe", style="dim"))
+    return Group(*lines, Text("these would give the same numbers on every probe", style="dim"))
 
 
 def _example(example: Example, room: int) -> RenderableType:
@@ -225,15 +259,23 @@ def _strength(report: Report, verbose: bool) -> RenderableType:
     strength = report.strength
     if strength is None:
         return Group(*parts)
-    parts.append(Text(f"these probes would have shown {strength.would_catch} of {strength.of} known faults"))
     reasons: dict[str, list[str]] = {}
     for entry in strength.blind_to:
         fault, _, reason = entry.partition(": ")
         reasons.setdefault(reason, []).append(fault)
-    for reason, faults in reasons.items():
-        shown = faults if verbose else faults[:MOST_BLIND]
-        more = f" and {len(faults) - len(shown)} more" if len(faults) > len(shown) else ""
-        parts.append(Text(f"blind ({reason}): {', '.join(shown)}{more}", style="dim"))
+    absent = [reason for reason in reasons if reason != SAME_NUMBERS]
+    elsewhere = sum(len(reasons[reason]) for reason in absent)
+    could = strength.of - elsewhere
+    parts.append(
+        Text(f"these probes would have shown {strength.would_catch} of the {could} known faults it could have")
+    )
+    if SAME_NUMBERS in reasons:
+        parts.append(Text(f"not shown: {', '.join(reasons[SAME_NUMBERS])}", style="dim"))
+    if verbose:
+        parts += [Text(f"{reason}: {', '.join(reasons[reason])}", style="dim") for reason in absent]
+    elif elsewhere:
+        told = f"{elsewhere} more can't be shown here: {', '.join(absent)} (--verbose names them)"
+        parts.append(Text(told, style="dim"))
     return Group(*parts)
 
 
