@@ -71,25 +71,29 @@ def parts(value: Any) -> Iterator[tuple[str, Any]]:
     """An object and every object in it that may hold arrays, with their dotted names, in the order of a state dict.
 
     These are modules, registered or in plain attributes, lists and dicts, and instances of classes that stand in the
-    same Python module as the object's own.
+    same Python module as the object's own. An object that stands in two places is given once, except in a list of
+    modules: there it is one head that was meant to be several.
     """
-    yield from _parts("", value, type(value).__module__, set())
+    yield from _parts("", value, type(value).__module__, set(), frozenset())
 
 
-def _parts(name: str, value: Any, home: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def _parts(name: str, value: Any, home: str, seen: set[int], above: frozenset[int]) -> Iterator[tuple[str, Any]]:
     if id(value) in seen:
         return
     seen.add(id(value))
+    above = above | {id(value)}
+    listed = type(value).__name__ == "ModuleList"
     yield name, value
     prefix = f"{name}." if name else ""
     inner: dict[str, Any] = dict(getattr(value, "_modules", {})) if is_module(value) else {}
     for key, one in inner.items():
         if one is not None:
-            yield from _parts(prefix + key, one, home, seen)
+            repeated = listed and id(one) in seen
+            yield from _parts(prefix + key, one, home, set(above) if repeated else seen, above)
     for key, one in own_attributes(value).items():
         for path, item in _items(key, one):
             if is_module(item) or (type(item).__module__ == home and _holds_arrays(item)):
-                yield from _parts(prefix + path, item, home, seen)
+                yield from _parts(prefix + path, item, home, seen, above)
 
 
 def _holds_arrays(value: Any) -> bool:
