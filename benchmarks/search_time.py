@@ -79,7 +79,7 @@ def unexplained(name: str) -> list[Observation]:
         with np.errstate(all="ignore"):
             expected = expectation(run_stages(spec, probe.inputs), "float32")
         right = expected.run.output
-        observations.append(Observation(probe, expected, right + 0.1 * rng.normal(size=right.shape)))
+        observations.append(Observation(probe, expected, right + 1.0 * rng.normal(size=right.shape)))
     return observations
 
 
