@@ -14,7 +14,7 @@ TEST_READY := $(VENV)/.ready-for-test
 SETTINGS   := pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types imports unit benchmark clean
+.PHONY: help demo test lint format types imports unit slow benchmark clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,10 +32,13 @@ types: $(TEST_READY)
 	$(BIN)/mypy
 
 imports: $(TEST_READY)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 unit: $(TEST_READY)
-	$(BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(PYTEST_ARGS)
+
+slow: $(TEST_READY)  ## the tests that take minutes: every way of every fault
+	$(BIN)/python -m pytest -q -n 2 -m slow $(PYTEST_ARGS)
 
 format: $(TEST_READY)  ## put the style right
 	$(BIN)/ruff check --fix .

@@ -203,6 +203,7 @@ MOST_DIAGNOSED = 6
 
 def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
     """The reading to report, and its diagnosis: the first that is right or explained, else the likeliest."""
+    first: Diagnosis | None = None
     for pairs in (False, True):
         for trial in islice(trials, MOST_DIAGNOSED if not pairs else 2):
             trial.run(quick=False)
@@ -212,7 +213,8 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
             diagnosis = diagnose(trial.observations, pairs=pairs)
             if trial.right or diagnosis.best is not None:
                 return trial, diagnosis
-    return trials[0], Diagnosis()
+            first = first or diagnosis
+    return trials[0], first or Diagnosis()
 
 
 def _dropout(right_on_average: bool) -> Explanation:

@@ -65,6 +65,10 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any]) -> Report:
     faults = _named(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
+    if not faults and not trial.intention.given and not diagnosis.not_a_number:
+        why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
+        hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
     if not faults and trial.doubts:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
         return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)

@@ -11,8 +11,8 @@ import pytest
 
 from injected import Case, function
 from qkv.comparison import expectation, round_to
-from qkv.diagnosis import Diagnosis, Observation, diagnose, estimate
-from qkv.faults import CATALOGUE
+from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose, estimate
+from qkv.faults import CATALOGUE, Variant
 
 Array = np.ndarray
 
@@ -145,7 +145,28 @@ def test_the_particular_fault_comes_before_the_general_one_that_gives_the_same_n
     diagnosis = diagnosed(PLAIN, ahead=None)
     assert diagnosis.best is not None
     assert diagnosis.best.ids == ("causal-missing",)
-    assert [other.ids for other in diagnosis.alternatives] == [("mask-not-applied",)]
+    assert diagnosis.alternatives[0].ids == ("mask-not-applied",)
+
+
+def alone(*names: str) -> Explanation:
+    return Explanation(tuple(Variant(CATALOGUE[name], {}) for name in names), 0.0)
+
+
+def test_few_faults_come_first_then_particular_ones_then_common_ones() -> None:
+    faults = CATALOGUE
+    assert faults["mask-transposed"].general
+    assert faults["mask-transposed"].commonness > faults["window-direction"].commonness
+    assert faults["scale-missing"].commonness > faults["scale-twice"].commonness > faults["scale-zero"].commonness
+    ordered = [
+        alone("scale-missing"),
+        alone("scale-twice"),
+        alone("scale-zero"),
+        alone("mask-transposed"),
+        alone("scale-missing", "causal-missing"),
+        alone("scale-missing", "scale-zero"),
+    ]
+    ranks = [explanation.rank for explanation in ordered]
+    assert ranks == sorted(set(ranks))
 
 
 # --- an estimated number ----------------------------------------------------------------------------------------------
@@ -270,6 +291,30 @@ def test_scores_in_low_precision_are_named(dtype: str) -> None:
     assert best is not None
     assert best.ids == ("softmax-low-precision",)
     assert best.variants[0].note == f"scores in {dtype}"
+
+
+def test_low_precision_is_named_where_a_few_scores_fell_on_the_other_side() -> None:
+    def candidate(query: Array, key: Array, value: Array) -> Array:
+        # A little noise below float16 turns some of its roundings up in place of down: a whole step of it.
+        return Written(short="float16")(query, np.round(key * 2**18) / 2**18, value)
+
+    best = diagnose(observed(PLAIN, candidate), pairs=False).best
+    assert best is not None
+    assert best.ids == ("softmax-low-precision",)
+    assert best.variants[0].note == "scores in float16"
+    assert 0 < best.error < 0.5, "the share of its error that this leaves"
+
+
+def test_low_precision_that_no_step_explains_is_named_last_of_all() -> None:
+    def candidate(query: Array, key: Array, value: Array) -> Array:
+        return round_to(Written()(query, key, value), "float16")
+
+    observations = observed(PLAIN, candidate)
+    assert diagnose(observations, pairs=False).best is None
+    best = diagnose(observations).best
+    assert best is not None
+    assert best.ids == ("softmax-low-precision",)
+    assert best.variants[0].note == "right to the rounding of float16, somewhere inside, and not to that of float32"
 
 
 def test_low_precision_is_right_where_the_candidate_is_run_in_it() -> None:

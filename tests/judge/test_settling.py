@@ -239,6 +239,13 @@ class TimeFirst(Bidirectional):
         return self.attend(x.transpose(0, 1)).transpose(0, 1)
 
 
+class SaysTimeFirst(Bidirectional):
+    batch_first = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.attend(x.permute(1, 0, 2)).permute(1, 0, 2)
+
+
 class UnscaledTimeFirst(Bidirectional):
     """Tokens are (seq_len, batch, channels)."""
 
@@ -262,7 +269,13 @@ def test_tokens_on_the_first_axis_are_found_beside_a_fault() -> None:
     assert TIME_FIRST in report.assumptions
 
 
-def test_a_layer_that_says_it_is_not_batch_first_is_believed() -> None:
+def test_a_class_that_says_it_is_not_batch_first_is_believed() -> None:
+    report = check(SaysTimeFirst)
+    assert report.verdict == "right"
+    assert TIME_FIRST in report.assumptions
+
+
+def test_torchs_own_layer_is_read_as_it_was_built() -> None:
     torch.manual_seed(0)
     for batch_first in (False, True):
         report = check(nn.MultiheadAttention(24, 3, batch_first=batch_first))

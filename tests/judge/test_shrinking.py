@@ -103,6 +103,19 @@ def test_a_candidate_that_fails_on_small_inputs_gets_an_example_all_the_same() -
     assert np.abs(example.expected - example.got).max() > 1e-3
 
 
+def test_an_example_shows_the_fault_that_was_named_and_no_other() -> None:
+    def candidate(query: Array, key: Array, value: Array) -> Array:
+        # No probe has two keys or three: what goes wrong there is not what was named.
+        return attend(query, key, 5 - value if key.shape[2] in (2, 3) else value, scale=1.0)
+
+    report = check(candidate, {"num_heads": 3, "causal": True})
+    assert [fault.id for fault in report.faults] == ["scale-missing"]
+    example, tensors = example_of(report)
+    assert tensors["key"].shape[2] == 4
+    np.testing.assert_allclose(example.got, merged(attend(*tensors.values(), scale=1.0))[0], atol=1e-12)
+    np.testing.assert_allclose(example.expected, merged(attend(*tensors.values()))[0], atol=1e-12)
+
+
 def test_an_example_of_what_is_unexplained_is_small_too() -> None:
     def candidate(query: Array, key: Array, value: Array) -> Array:
         return attend(query, np.sin(3 * key) * np.arange(key.shape[2])[:, None], value)

@@ -138,6 +138,15 @@ class Signature:
                 kwargs[argument.name] = value
         return args, kwargs
 
+    def named(self, paths: Sequence[str]) -> list[str]:
+        """Arguments of a call by name, for those that are known by their place: ``0`` is ``query``."""
+        names = [argument.name for argument in self.arguments]
+        parts = [path.partition(".") for path in paths]
+        return [
+            f"{names[int(first)] if first.isdigit() and int(first) < len(names) else first}{dot}{rest}"
+            for first, dot, rest in parts
+        ]
+
     def _value(self, argument: Argument, giver: Callable[[str], Any]) -> Any:
         if argument.name in self.extra:
             return self.extra[argument.name]
@@ -323,5 +332,9 @@ def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMean
 
 
 def _ordered(hint: MaskMeaning | None) -> list[MaskMeaning]:
+    """The meanings to try. Source that fills by the mask, or takes it from one, doesn't add it."""
     usual: list[MaskMeaning] = ["keep", "additive", "hide"]
-    return usual if hint is None else [hint, *(meaning for meaning in usual if meaning != hint)]
+    if hint is None:
+        return usual
+    others = [meaning for meaning in usual if meaning != hint]
+    return [hint, *(others if hint == "additive" else [meaning for meaning in others if meaning != "additive"])]

@@ -80,10 +80,10 @@ def _speaks_of_dtype(error: CandidateError) -> bool:
     return any(word in said for word in ("dtype", "float", "double", "half", "precision", "type"))
 
 
-def outcome(reply: Reply, given: DType, output: Returned, weights: Array | None) -> Outcome:
+def outcome(reply: Reply, given: DType, output: Returned, weights: Array | None, changed: Sequence[str]) -> Outcome:
     """The outcome of a call whose output was found; a coarser output than input counts as the precision."""
     coarser = max(given, output.dtype, key=_coarseness)
-    return Outcome(output.array, coarser, weights, reply.changed, reply.printed)  # type: ignore[arg-type]
+    return Outcome(output.array, coarser, weights, changed, reply.printed)  # type: ignore[arg-type]
 
 
 def _coarseness(dtype: str) -> int:

@@ -91,7 +91,7 @@ class FunctionReading:
             lambda array: merged_output(array, self.layout, sizes),
             f"{tuple(wanted[axis] for axis in self.layout)} ({_spelled(self.layout)})",
         )
-        return outcome(reply, dtype, output, None)
+        return outcome(reply, dtype, output, None, self.signature.named(reply.changed))
 
 
 def function_readings(
@@ -167,7 +167,7 @@ def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[Mas
 
 _HIDE = re.compile(r"masked_fill_?\(\s*(\w*mask\w*)(\.bool\(\)|\[[^\]]*\])?\s*,")
 _KEEP = re.compile(
-    r"masked_fill_?\(\s*(~|\w*mask\w*(\[[^\]]*\])?\s*==\s*(0|False)|(torch\.)?logical_not)|"
+    r"\b1(\.0?)?\s*-\s*\w*mask|masked_fill_?\(\s*(~|\w*mask\w*(\[[^\]]*\])?\s*==\s*(0|False)|(torch\.)?logical_not)|"
     r"where\(\s*\w*mask\w*(\.bool\(\)|\[[^\]]*\])?\s*,\s*\w*(score|att|logit|sim|w)\w*"
 )
 _ADD = re.compile(r"(\+=?\s*\w*mask\w*|\w*mask\w*\s*\+\s*\w*(score|att|logit)\w*)")

@@ -53,6 +53,9 @@ class Host:
         if not isinstance(target, str):
             self._module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
             name = getattr(target, "__name__", type(target).__name__)
+            if is_factory(target):
+                with self._watched(f"calling {name}()"), captured():
+                    target = target()
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
         with self._watched(f"importing {target}"), captured():
             loaded = load(target)

@@ -126,7 +126,7 @@ class TokensReading:
 
         output = found(reply, shaped, f"{(batch, queries, width)} (batch, token, embed)")
         weights = _weights(reply.returned, (batch, self.spec.num_heads, queries, inputs.lengths[1]))
-        return outcome(reply, dtype, output, weights)
+        return outcome(reply, dtype, output, weights, self.signature.named(reply.changed))
 
     def _width(self) -> int:
         if self.spec.out_proj and self.parameters.out_proj is not None:

@@ -12,7 +12,7 @@ from qkv.adapters.construction import Construction, Sizes, alternatives, argumen
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.layouts import HEADLESS
-from qkv.adapters.messages import Facts, Scalar
+from qkv.adapters.messages import Config, Facts, Scalar
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
 from qkv.adapters.projections import possible_heads
 from qkv.errors import CandidateError, nearest
@@ -70,7 +70,12 @@ def constructions(
         return
     sizes = sizes or default_sizes(spec, stated)
     choices: dict[str, Any] = {"given": said.init, "stated": stated, "class_name": facts.class_name}
-    yield arguments_for(facts.init, spec, sizes, **choices)
+    first = arguments_for(facts.init, spec, sizes, **choices)
+    yield first
+    optional = {argument.name for argument in facts.init if not argument.required}
+    own = {name: value for name, value in first.kwargs.items() if not (isinstance(value, Config) and name in optional)}
+    if len(own) < len(first.kwargs):
+        yield replace(first, kwargs=own, assumptions=["built with its own default config"], implied={})
     yield from alternatives(facts.init, spec, sizes, **choices)
 
 

@@ -49,7 +49,7 @@ EMPTY_ROWS: dict[EmptyRow, str] = {"nan": "NaN", "uniform": "the mean of all val
 """What rows without any key may give, in words; the most frequent first."""
 
 
-def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str = "") -> Ways:
+def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str = "", *, lowered: bool = True) -> Ways:
     """A way that may leave rows without any key, once under each rule for such rows.
 
     What a row without a key gets depends on how scores are hidden: minus infinity gives NaN, a large finite number the
@@ -60,3 +60,18 @@ def with_empty_rows(spec: AttentionSpec, replacements: Replacements, note: str =
         if rule != spec.empty_row:
             joined = f"{note}; rows without any key give {words}" if note else f"rows without any key give {words}"
             yield joined, {**replacements, Stage.SOFTMAX: as_if(softmax, empty_row=rule)}
+    if lowered and Stage.MASK in replacements and Stage.SOFTMAX not in replacements:
+        shifted = {**replacements, Stage.MASK: _seeing_all_where_nothing_is_seen(replacements[Stage.MASK])}
+        words = "rows without any key see every key, since all scores were lowered alike"
+        yield f"{note}; {words}" if note else words, shifted
+
+
+def _seeing_all_where_nothing_is_seen(stage: StageFunction) -> StageFunction:
+    """A large negative number that was added to every score of a row changes nothing in it."""
+
+    def masked(run: Run) -> Run:
+        done = stage(run)
+        empty = run.xp.all(done.scores == -float("inf"), axis=-1, keepdims=True)
+        return done.but(scores=run.xp.where(empty, run.scores, done.scores))
+
+    return masked

@@ -76,6 +76,7 @@ class Fault:
         commonness: 3 for what people do every week, 2 as a rule, 1 for what is rare.
         general: whether it gives way to any other fault that gives the same numbers: ``mask-not-applied`` to
             ``causal-missing``.
+        watched: whether it is looked for in every call, whatever the numbers are.
         rounds: whether it only rounds, so that a candidate is reproduced nearly and not to the last digit.
     """
 
@@ -91,6 +92,7 @@ class Fault:
     commonness: int = 2
     general: bool = False
     rounds: bool = False
+    watched: bool = False
 
     def absent(self, spec: AttentionSpec, inputs: Inputs) -> str | None:
         """Words for the first need that does not hold; None where the fault can show."""
@@ -117,6 +119,7 @@ def fault(
     commonness: int = 2,
     general: bool = False,
     rounds: bool = False,
+    watched: bool = False,
 ) -> Callable[[Callable[[AttentionSpec], Ways]], Fault]:
     """A decorator that enters a function yielding a fault's ways into the catalogue."""
 
@@ -139,6 +142,7 @@ def fault(
             commonness,
             general,
             rounds,
+            watched,
         )
         if id in CATALOGUE:
             raise ValueError(f"two faults are called {id!r}: in {CATALOGUE[id].variants} and {ways}")

@@ -124,6 +124,8 @@ def _longer(run: Run) -> Run:
 )
 def kv_heads_repeated_on_tokens(spec: AttentionSpec) -> Ways:
     """``(B, Hkv, T, G, d)`` read as ``(B, H, T, d)``; or ``T * G`` keys ``k_0 k_0 k_1 k_1`` under a mask by place."""
+    if spec.group_size == 1:
+        return
     yield "and then viewed as num_heads heads", {Stage.POSITION: chain(position, _repeated_and_viewed)}
     if spec.masks(Causal):
         for corner in ("top_left", "bottom_right"):

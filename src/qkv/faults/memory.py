@@ -94,6 +94,7 @@ def strided_read_as_contiguous(spec: AttentionSpec) -> Ways:
     ),
     repair="attn_scores = attn_scores.masked_fill(hidden, float('-inf'))  # without the underscore, or on a clone",
     commonness=1,
+    watched=True,
 )
 def inputs_changed(spec: AttentionSpec) -> Ways:
     """Right numbers, and arguments that no longer hold what they held. Seen by comparing them bit by bit."""

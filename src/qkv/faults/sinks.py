@@ -138,3 +138,4 @@ def sink_scaled(spec: AttentionSpec) -> Ways:
     if spec.scale != 1:
         yield "times the scale", _with_sinks(lambda run, sinks: sinks * run.spec.scale_for(run.query.shape[-1]))
     yield "with the sign turned", _with_sinks(lambda run, sinks: -sinks)
+    yield "its exponential, taken once more by softmax", _with_sinks(lambda run, sinks: run.xp.exp(sinks))

@@ -86,7 +86,9 @@ def tail_block(spec: AttentionSpec) -> Ways:
     for block in _BLOCKS[1:]:
         note = f"blocks of {block} keys, the last one dropped"
         yield note, {Stage.MASK: _tail_dropped(block)}
-        yield from with_empty_rows(spec, {Stage.MASK: _tail_dropped(block, the_only_one=True)}, f"{note} even if alone")
+        yield from with_empty_rows(
+            spec, {Stage.MASK: _tail_dropped(block, the_only_one=True)}, f"{note} even if alone", lowered=False
+        )
     for block in _BLOCKS[1:]:
         yield f"blocks of {block} keys, the last one filled up with zeros", {Stage.SOFTMAX: _tail_filled(block)}
 

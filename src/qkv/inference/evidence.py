@@ -84,6 +84,13 @@ def pairs_adjacent_channels(facts: Facts) -> bool:
     return bool(re.search(words, facts.source, re.IGNORECASE))
 
 
+def base_in_source(facts: Facts) -> tuple[str, float] | None:
+    """The number above 100 that its source raises to powers, as rope does with its base; None for several."""
+    found = re.findall(r"(?<![\w.])(\d+(?:\.\d*)?(?:e\d+)?)\s*\*\*", own_source(facts), re.IGNORECASE)
+    numbers = {float(number) for number in found if float(number) > 100}
+    return (f"the {min(numbers):g} ** in its source", min(numbers)) if len(numbers) == 1 else None
+
+
 def empty_row_said(facts: Facts) -> tuple[str, str] | None:
     """What its documentation says a query gets that may attend to nothing, and the words it uses."""
     text = f"{facts.doc} {own_source(facts)}"

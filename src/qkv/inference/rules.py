@@ -10,6 +10,7 @@ from qkv.adapters.messages import Facts
 from qkv.errors import SpecError
 from qkv.inference.evidence import (
     attribute,
+    base_in_source,
     causal_evidence,
     corner_said,
     empty_row_said,
@@ -85,7 +86,7 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
     if evidence:
         yield said.assuming(f"causal{more}, {evidence}", mask=causal)
         return
-    bare = _joined(SlidingWindow(size) if size else Everything(), None, documents)
+    bare = _joined(SlidingWindow(size) if size else Everything(), said.given.get("prefix") if size else None, documents)
     yield said.noting(f"not causal{',' if more else ''}{more}: nothing says so (--causal if it should be)", mask=bare)
     yield said.assuming(f"causal{more}: nothing says so but its numbers", mask=causal)
 
@@ -126,7 +127,7 @@ def rope(facts: Facts, said: Intention) -> Iterator[Intention]:
     if "rope" in said.stated or not (speaks_of_rope(facts) or handed) or not facts.source:
         yield said
         return
-    base, dims = attribute(facts, "rope_base", float), _rotary_dims(facts)
+    base, dims = attribute(facts, "rope_base", float) or base_in_source(facts), _rotary_dims(facts)
     first: Pairing = "adjacent" if pairs_adjacent_channels(facts) else "halves"
     second: Pairing = "halves" if first == "adjacent" else "adjacent"
     for pairing in (first, second):

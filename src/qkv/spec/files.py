@@ -37,6 +37,10 @@ def read_spec(path: str | os.PathLike[str], layer: int = 0) -> AttentionSpec:
     return spec_from_mapping(mapping, where=where)
 
 
+UNSAID_BY_CONFIGS = ("empty_row",)
+"""Fields that no Hugging Face config settles: each attention function has its own habit."""
+
+
 def read_fields(path: str | os.PathLike[str], layer: int = 0) -> tuple[dict[str, Any], bool]:
     """The fields of a spec that a file gives, and whether it is a Hugging Face config, which gives all of them.
 
@@ -44,7 +48,8 @@ def read_fields(path: str | os.PathLike[str], layer: int = 0) -> tuple[dict[str,
     """
     mapping, where = _mapping(path)
     if _is_config(mapping):
-        return spec_to_mapping(spec_from_config(mapping, layer, where=where)), True
+        fields = spec_to_mapping(spec_from_config(mapping, layer, where=where))
+        return {name: value for name, value in fields.items() if name not in UNSAID_BY_CONFIGS}, True
     spec_from_mapping(mapping, where=where)
     return mapping, False
 
