@@ -138,6 +138,15 @@ class Signature:
                 kwargs[argument.name] = value
         return args, kwargs
 
+    def in_words(self, mask_form: MaskForm, padding_form: MaskForm) -> list[str]:
+        """What its mask and padding arguments were taken to mean, in sentences."""
+        forms = {"mask": mask_form, "padding": padding_form}
+        return [
+            f"in its {role} argument {self.roles[role].name!r}, {form}"
+            for role, form in forms.items()
+            if self.has(role)
+        ]
+
     def named(self, paths: Sequence[str]) -> list[str]:
         """Arguments of a call by name, for those that are known by their place: ``0`` is ``query``."""
         names = [argument.name for argument in self.arguments]

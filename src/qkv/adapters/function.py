@@ -63,11 +63,7 @@ class FunctionReading:
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
         said = [f"arrays are {self.layout} ({_spelled(self.layout)})"]
-        if self.signature.has("mask"):
-            said.append(f"in its mask argument {self.signature.roles['mask'].name!r}, {self.mask_form}")
-        if self.signature.has("padding"):
-            said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
-        return said
+        return said + self.signature.in_words(self.mask_form, self.padding_form)
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs.

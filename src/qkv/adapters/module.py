@@ -87,11 +87,7 @@ class TokensReading:
         said = [self.words] if self.words else []
         if self.layout != "BTE":
             said.append("x is time first, (token, batch, embed)" if self.layout == "TBE" else "x is (token, embed)")
-        if self.signature.has("mask"):
-            said.append(f"in its mask argument {self.signature.roles['mask'].name!r}, {self.mask_form}")
-        if self.signature.has("padding"):
-            said.append(f"in its padding argument {self.signature.roles['padding'].name!r}, {self.padding_form}")
-        return said
+        return said + self.signature.in_words(self.mask_form, self.padding_form)
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs.
