@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,7 +109,7 @@ def function_readings(
                 f"layout {said} has no axis for heads, and the spec has {own.num_heads}",
                 hint="--heads 1, or a layout with an H",
             )
-        for form in mask_forms(signature, mask_meaning, source_meaning(facts.source)):
+        for form in mask_forms(signature, mask_meaning, source_meaning(facts.source, signature)):
             if _broadcasts(form, said):
                 for padding in padding_forms(signature, mask_meaning):
                     yield FunctionReading(caller, facts, own, signature, said, form, padding)
@@ -161,19 +161,23 @@ def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[Mas
     return [likely, other]
 
 
-_HIDE = re.compile(r"masked_fill_?\(\s*(\w*mask\w*)(\.bool\(\)|\[[^\]]*\])?\s*,")
-_KEEP = re.compile(
-    r"\b1(\.0?)?\s*-\s*\w*mask|masked_fill_?\(\s*(~|\w*mask\w*(\[[^\]]*\])?\s*==\s*(0|False)|(torch\.)?logical_not)|"
-    r"where\(\s*\w*mask\w*(\.bool\(\)|\[[^\]]*\])?\s*,\s*\w*(score|att|logit|sim|w)\w*"
-)
-_ADD = re.compile(r"(\+=?\s*\w*mask\w*|\w*mask\w*\s*\+\s*\w*(score|att|logit)\w*)")
+_MEANINGS: Mapping[MaskMeaning, str] = {
+    "keep": r"\b1(\.0?)?\s*-\s*{mask}|masked_fill_?\(\s*(~\s*{mask}|{mask}(\[[^\]]*\])?\s*==\s*(0|False))|"
+    r"logical_not\(\s*{mask}|where\(\s*{mask}(\.bool\(\)|\[[^\]]*\])?\s*,\s*\w*(score|att|logit|sim|w)\w*",
+    "hide": r"masked_fill_?\(\s*{mask}(\.bool\(\)|\[[^\]]*\])?\s*,",
+    "additive": r"\+=?\s*{mask}|{mask}\s*\+\s*\w*(score|att|logit)\w*",
+}
+"""How code looks that takes a mask to mean this."""
 
 
-def source_meaning(source: str) -> MaskMeaning | None:
-    """What the source seems to take a mask argument for: only the order in which meanings are tried follows it."""
-    for pattern, meaning in ((_KEEP, "keep"), (_HIDE, "hide"), (_ADD, "additive")):
-        if pattern.search(source):
-            return meaning  # type: ignore[return-value]  # one of the three
+def source_meaning(source: str, signature: Signature) -> MaskMeaning | None:
+    """What the source does with its mask argument, by the argument's own name; None where that can't be seen."""
+    if not signature.has("mask"):
+        return None
+    name = rf"\b{re.escape(signature.roles['mask'].name)}\b"
+    for meaning, pattern in _MEANINGS.items():
+        if re.search(pattern.replace("{mask}", name), source):
+            return meaning
     return None
 
 

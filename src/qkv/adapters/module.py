@@ -212,8 +212,9 @@ def module_readings(
 def _with_forms(
     reading: TokensReading, layout: TokenLayout | None, mask_meaning: MaskMeaning | None
 ) -> Iterator[TokensReading]:
-    torch_own = reading.facts.class_name == "MultiheadAttention"
-    hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source)
+    facts = reading.facts
+    torch_own = facts.class_name == "MultiheadAttention" and (facts.foreign or not facts.file)
+    hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source, reading.signature)
     layouts = [layout] if layout else token_layouts(reading.facts)
     forms = mask_forms(reading.signature, mask_meaning, hint)
     for form, padding, said in product(forms, padding_forms(reading.signature, mask_meaning), layouts):
