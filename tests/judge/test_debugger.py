@@ -210,6 +210,23 @@ def test_a_candidate_is_held_to_the_spec_that_was_given() -> None:
         assert report.spec.num_heads == 3
 
 
+def sdpa(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    scores = (query @ key.mT / query.shape[-1] ** 0.5).masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, dim=-1) @ value  # NaN where a row sees nothing
+
+
+def test_what_a_row_without_keys_gets_is_judged_only_where_it_was_said() -> None:
+    assert check(sdpa, {"num_heads": 3}, mask_argument="keep").verdict == "right"
+    assert check(sdpa, {"num_heads": 3, "empty_row": "nan"}, mask_argument="keep").verdict == "right"
+    report = check(sdpa, {"num_heads": 3, "empty_row": "zero"}, mask_argument="keep")
+    assert [fault.id for fault in report.faults] == ["empty-row"]
+
+
+@pytest.mark.xfail(reason="an AttentionSpec that leaves empty_row at its default is read as if it had said so")
+def test_a_spec_object_that_does_not_speak_of_empty_rows_leaves_them_open() -> None:
+    assert check(sdpa, AttentionSpec(num_heads=3), mask_argument="keep").verdict == "right"
+
+
 def test_a_spec_that_contradicts_itself_is_the_callers_mistake() -> None:
     with pytest.raises(SpecError, match="num_kv_heads must divide num_heads"):
         check(causal_attention, {"num_heads": 4, "num_kv_heads": 3})
@@ -404,6 +421,16 @@ def test_what_nobody_can_explain_is_wrong_and_says_so() -> None:
     assert report.why == "no fault of the catalogue, and no pair of them, gives these numbers"
     assert report.first_disagreement is not None
     assert report.example is not None
+
+
+def test_what_nobody_can_explain_decides_nothing_where_nothing_was_said() -> None:
+    def attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return attend(np.sin(3 * query), key, value)
+
+    report = check(attention)
+    assert (report.verdict, report.exit_code) == ("undecided", 3)
+    assert report.faults == ()
+    assert "--spec" in report.hint
 
 
 def test_what_is_never_a_number_says_so() -> None:
