@@ -20,7 +20,7 @@ from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
-from qkv.inference import Intention, intention_from, intentions
+from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Report
 from qkv.settling import Trial, settle
@@ -84,10 +84,17 @@ def check(
     Raises:
         SpecError: the spec contradicts itself. Everything else that goes wrong is a verdict.
     """
-    given = spec_to_mapping(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
+    given = _fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
     conventions = Conventions(layout, mask_argument, init or {}, weights or {}, call or {}, seed)  # type: ignore[arg-type]
     whole = isinstance(spec, AttentionSpec)
     return judge(Request(candidate, given, whole, conventions, seed, time_limit, memory_limit))
+
+
+def _fields_of(spec: AttentionSpec) -> dict[str, Any]:
+    """The spec's fields; those that a candidate's own parameters may settle only where they were set."""
+    untouched = spec_to_mapping(AttentionSpec())
+    fields = spec_to_mapping(spec)
+    return {name: value for name, value in fields.items() if name not in OPEN_IN_A_FILE or value != untouched[name]}
 
 
 def judge(request: Request, host: Hosting | None = None) -> Report:

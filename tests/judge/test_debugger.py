@@ -222,7 +222,6 @@ def test_what_a_row_without_keys_gets_is_judged_only_where_it_was_said() -> None
     assert [fault.id for fault in report.faults] == ["empty-row"]
 
 
-@pytest.mark.xfail(reason="an AttentionSpec that leaves empty_row at its default is read as if it had said so")
 def test_a_spec_object_that_does_not_speak_of_empty_rows_leaves_them_open() -> None:
     assert check(sdpa, AttentionSpec(num_heads=3), mask_argument="keep").verdict == "right"
 

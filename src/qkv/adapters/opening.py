@@ -203,7 +203,7 @@ def _check_conventions(kind: str, facts: Facts, said: Conventions) -> None:
         raise CandidateError(f"--weights names arrays of a module, and {facts.name} is a {kind}", hint="leave it out")
     if said.init and facts.what == "function":
         raise CandidateError(f"--init is for a constructor, and {facts.name} is a function", hint="--call for its call")
-    names = {argument.name for argument in facts.call}
+    names = [argument.name for argument in facts.call]
     strange = [name for name in said.call if name not in names]
     if strange and not any(argument.kind == "kwargs" for argument in facts.call):
         raise CandidateError(

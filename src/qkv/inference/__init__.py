@@ -4,5 +4,9 @@ What it *says* counts (names, arguments, attributes), never what it computes: a 
 be held to being causal. Where it says nothing, every usual meaning is an intention of equal standing.
 """
 
-from qkv.inference.intention import Intention as Intention, intention_from as intention_from
+from qkv.inference.intention import (
+    OPEN_IN_A_FILE as OPEN_IN_A_FILE,
+    Intention as Intention,
+    intention_from as intention_from,
+)
 from qkv.inference.rules import intentions as intentions
