@@ -139,9 +139,10 @@ def causal_corner(spec: AttentionSpec) -> Ways:
     if not spec.masks(Causal):
         return
     for note, offset in _offsets(spec).items():
-        yield from with_empty_rows(spec, {Stage.MASK: _moved_causal(offset)}, note)
+        yield from with_empty_rows(spec, {Stage.MASK: _moved_causal(offset)}, note, lowered=False)
         if spec.mask != Causal():
-            yield from with_empty_rows(spec, {Stage.MASK: _moved_mask(offset)}, f"{note}, the window with it")
+            with_window = {Stage.MASK: _moved_mask(offset)}
+            yield from with_empty_rows(spec, with_window, f"{note}, the window with it", lowered=False)
 
 
 def _moved_by(run: Run, offset: Callable[[int, int], int]) -> int:

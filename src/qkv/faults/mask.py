@@ -184,7 +184,8 @@ def prefix_block_missing(spec: AttentionSpec) -> Ways:
     if not spec.masks(Causal):
         yield "a causal mask where none is meant", masked_as(simple(spec.mask & Causal()))
         from_top_left = {Stage.MASK: _causal_from_top_left}
-        yield from with_empty_rows(spec, from_top_left, "a causal mask where none is meant, from the top left corner")
+        note = "a causal mask where none is meant, from the top left corner"
+        yield from with_empty_rows(spec, from_top_left, note, lowered=False)
 
 
 def _causal_from_top_left(run: Run) -> Run:
