@@ -74,8 +74,8 @@ class Fault:
         families: ways that differ in one number, each in a number of its own.
         further: ways that are many and unlikely each, given a run; tried where no other explains the candidate.
         commonness: 3 for what people do every week, 2 as a rule, 1 for what is rare.
-        general: whether it gives way to any other fault that gives the same numbers: ``mask-not-applied`` to
-            ``causal-missing``.
+        general: whether it gives way to any other fault that gives the same numbers: ``tail-block`` to
+            ``softmax-off-by-one``.
         watched: whether it is looked for in every call, whatever the numbers are.
         rounds: whether it only rounds, so that a candidate is reproduced nearly and not to the last digit.
     """
