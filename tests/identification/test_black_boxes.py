@@ -1,0 +1,93 @@
+"""The black boxes compute what their description says: every builder gives the numbers of the loop over scores."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, seen
+from benchmarks.black_boxes.draws import FEATURES
+
+SEEDS = range(60)
+LENGTHS = [(7, 7), (4, 9), (9, 4), (1, 6)]
+ROUNDING = {"float64": 1e-12, "float32": 2e-5}
+
+
+def inputs(drawn: Drawn, query_len: int, key_len: int) -> list[Any]:
+    rng = np.random.default_rng(drawn.seed)
+    shapes = [
+        (2, drawn.num_heads, query_len, drawn.head_dim),
+        (2, drawn.num_kv_heads, key_len, drawn.head_dim),
+        (2, drawn.num_kv_heads, key_len, drawn.value_dim),
+    ]
+    arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    return [array.swapaxes(1, 2) for array in arrays] if drawn.layout == "BTHD" else arrays
+
+
+def answer(style: str, box: Any, arrays: list[Any], dtype: str) -> Any:
+    arrays = [array.astype(dtype) for array in arrays]
+    if style == "numpy":
+        return box(*arrays)
+    return box(*(torch.from_numpy(array) for array in arrays)).numpy()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_builder_gives_the_numbers_of_the_loop(seed: int) -> None:
+    drawn = drawn_from(seed)
+    query_len, key_len = LENGTHS[seed % len(LENGTHS)]
+    arrays = inputs(drawn, query_len, key_len)
+    expected = by_rows(drawn, *arrays)
+    for (style, build), dtype in itertools.product(builders_for(drawn).items(), ROUNDING):
+        got = answer(style, build(drawn, None), arrays, dtype)
+        assert got.dtype == dtype, style
+        assert got.shape == expected.shape, style
+        if not drawn.dropout_p:
+            bar = 1e-2 if drawn.half_inside else ROUNDING[dtype]
+            assert np.allclose(got, expected, rtol=bar, atol=bar, equal_nan=True), (style, dtype, str(drawn))
+
+
+def test_a_box_answers_in_the_dtype_it_was_built_for() -> None:
+    drawn = drawn_from(0)
+    for style, build in builders_for(drawn).items():
+        assert answer(style, build(drawn, "float32"), inputs(drawn, 5, 5), "float64").dtype == "float32"
+
+
+def test_dropout_left_on_is_right_in_the_mean() -> None:
+    drawn = next(drawn for drawn in map(drawn_from, itertools.count()) if drawn.dropout_p)
+    arrays = inputs(drawn, 5, 5)
+    expected = by_rows(drawn, *arrays)
+    for style, build in builders_for(drawn).items():
+        runs = np.stack([answer(style, build(drawn, None), arrays, "float64") for _ in range(400)])
+        assert np.ptp(runs, axis=0).max() > 0.01, style
+        assert np.nanmax(np.abs(runs.mean(axis=0) - expected) / (runs.std(axis=0) + 1e-9)) < 6 / 400**0.5, style
+
+
+def test_200_draws_have_every_feature_and_most_pairs_of_features() -> None:
+    pairs: Counter[tuple[str, ...]] = Counter()
+    for seed in range(200):
+        pairs.update(itertools.combinations(features(drawn_from(seed)), 2))
+    singles = {name for pair in pairs for name in pair}
+    assert singles == set(FEATURES)
+    assert len(pairs) > 60  # of 78, less the few that exclude each other
+
+
+def features(drawn: Drawn) -> list[str]:
+    plain = {"visible": "everything", "softmax_base": "e"}
+    names = {"visible": "mask"}
+    fields = [name for name in (*FEATURES, "visible") if name != "mask"]
+    changed = [name for name in fields if str(getattr(drawn, name)) not in (plain.get(name), "None", "False", "0.0")]
+    return sorted(names.get(name, name) for name in changed)
+
+
+def test_an_ordinary_causal_window_sees_what_it_is_known_to_see() -> None:
+    drawn = next(
+        drawn for drawn in map(drawn_from, itertools.count())
+        if str(drawn.visible) == "causal window 3" and drawn.offset == "bottom_right"
+    )  # fmt: skip
+    assert seen(drawn, 2, 5).astype(int).tolist() == [[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
