@@ -70,9 +70,8 @@ def _scale(rng: np.random.Generator, sizes: dict[str, Any]) -> float:
     if rng.random() < 0.5:
         return usual
     stretched = 0.1 * math.log(float(rng.choice([4, 16, 40]))) + 1.0
-    others = [
-        (sizes["num_heads"] * head_dim) ** -0.5, 1 / head_dim, 1.0, usual * stretched**2, float(np.exp(rng.uniform(-3, 0)))
-    ]  # fmt: skip
+    of_its_own = float(np.exp(rng.uniform(-3, 0)))
+    others = [(sizes["num_heads"] * head_dim) ** -0.5, 1 / head_dim, 1.0, usual * stretched**2, of_its_own]
     return others[rng.integers(len(others))]
 
 

@@ -39,7 +39,7 @@ def in_torch(drawn: Drawn, dtype: str | None = None) -> Attention:
 
 def prepared(drawn: Drawn, dtype: str | None, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value with a head each, turned where there is a rope."""
-    query, key, value = (x.to(getattr(torch, dtype or "") if dtype else x.dtype) for x in tensors)
+    query, key, value = (x.to(getattr(torch, dtype) if dtype else x.dtype) for x in tensors)
     if drawn.layout == "BTHD":
         query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
     group_size = drawn.num_heads // drawn.num_kv_heads
@@ -63,17 +63,14 @@ def positions_of(drawn: Drawn, query: Tensor, key: Tensor) -> tuple[Tensor, Tens
 def _rotated(x: Tensor, positions: Tensor, rope: Rotation) -> Tensor:
     exponents = torch.arange(0, rope.dims, 2, dtype=torch.float64) / rope.dims
     angles = positions.reshape(-1, 1) * (1.0 / rope.base**exponents) / rope.factor
-    if rope.pairing == "halves":
-        angles = torch.cat([angles, angles], dim=-1)
-    else:
-        angles = angles.repeat_interleave(2, dim=-1)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     turning, passing = x[..., : rope.dims], x[..., rope.dims :]
     if rope.pairing == "halves":
         one, two = turning.chunk(2, dim=-1)
-        across = torch.cat([-two, one], dim=-1)
+        across, angles = torch.cat([-two, one], dim=-1), torch.cat([angles, angles], dim=-1)
     else:
         across = torch.stack([-turning[..., 1::2], turning[..., ::2]], dim=-1).flatten(-2)
+        angles = angles.repeat_interleave(2, dim=-1)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     return torch.cat([turning * cos + across * sin, passing], dim=-1)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
+import torch
 from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, seen
 from benchmarks.black_boxes.draws import FEATURES
 
