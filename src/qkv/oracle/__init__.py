@@ -1,7 +1,6 @@
 """The oracle: what is right, defined as a row of stages."""
 
 from qkv.oracle.attention import resume as resume, run_stages as run_stages
-from qkv.oracle.chunks import chunks as chunks, in_chunks as in_chunks, joined as joined
 from qkv.oracle.backward import (
     Backward as Backward,
     BackwardReplacements as BackwardReplacements,

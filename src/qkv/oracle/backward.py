@@ -73,7 +73,7 @@ def run_backward(run: Run, cotangent: Array, replacements: BackwardReplacements 
         replacements: stages passed another way than the right one.
     """
     back = Backward(run, cotangent)
-    for stage in reversed(BACKWARD):
+    for stage in reversed(list(BACKWARD)):
         back = replacements.get(stage, BACKWARD[stage])(back)
     return back
 
