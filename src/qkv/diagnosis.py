@@ -17,6 +17,7 @@ from qkv.comparison import EPSILON, Comparison, Expectation, Floats, as_rows, to
 from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Family, Variant
 from qkv.oracle import Replacements, Run, resume
+from qkv.oracle.chunks import joined
 from qkv.probes import Probe
 from qkv.vocabulary import Stage
 
@@ -162,6 +163,9 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
 
 def twin(run: Run, replacements: Replacements) -> Run | None:
     """The oracle's run with some stages replaced; None where the replacement is impossible on these inputs."""
+    if run.parts:
+        made = [twin(part, replacements) for part in run.parts]
+        return joined(run, [new or part for new, part in zip(made, run.parts, strict=True)]) if any(made) else None
     first = min(replacements)
     try:
         return resume(run.before[first], replacements, first.order)
@@ -377,9 +381,13 @@ def _apart(first: Variant, second: Variant) -> bool:
 
 def _both(given: Run, run: Run, first: Variant, second: Variant) -> Floats:
     """The output under both variants, from the run under the first one; NaN where it is impossible."""
+    together = {**first.replacements, **second.replacements}
+    if run.parts:
+        both = twin(run, together)
+        return np.full_like(run.output, np.nan) if both is None else both.output
     start = min(second.replacements)
     before = given.before.get(start) or run.before[start]
     try:
-        return resume(before, {**first.replacements, **second.replacements}, start.order).output
+        return resume(before, together, start.order).output
     except IMPOSSIBLE:
         return np.full_like(run.output, np.nan)

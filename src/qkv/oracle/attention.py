@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from qkv.oracle.chunks import chunks, in_chunks, joined
 from qkv.oracle.inputs import Inputs
 from qkv.oracle.run import Replacements, Run
 from qkv.oracle.stages import STAGES
@@ -23,6 +24,9 @@ def run_stages(spec: AttentionSpec, inputs: Inputs, replacements: Replacements =
     Returns:
         The finished run; ``run.output`` is ``(batch, query, width)``, ``run.before[stage]`` what each stage was given.
     """
+    if in_chunks(inputs):
+        spec = spec.but(query_offset="bottom_right")
+        return joined(Run(spec, inputs), [run_stages(spec, chunk, replacements) for chunk in chunks(inputs)])
     return resume(Run(spec, inputs), replacements)
 
 

@@ -85,6 +85,8 @@ class Inputs:
         sinks: each head's score of the sink, ``(num_heads,)``.
         strided: whether the arrays lie in memory in another order than their axes: ``(batch, token, head, dim)``. Only
             faults of memory look at it.
+        steps: numbers of tokens that the sequence is handed over in, one call each, as with a cache; empty means in
+            one call. In the inputs of one such call, those of the calls so far, its own the last.
     """
 
     x: Array | None = None
@@ -100,6 +102,7 @@ class Inputs:
     bias: Array | None = None
     sinks: Array | None = None
     strided: bool = False
+    steps: tuple[int, ...] = ()
 
     @property
     def lengths(self) -> tuple[int, int]:

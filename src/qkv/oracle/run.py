@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -33,6 +33,7 @@ class Run:
             ``merge``.
         output: ``(batch, query, embed_dim)``; without an output projection the merged context.
         before: the run that each stage was given.
+        parts: the run of each chunk, where the sequence was handed over in several.
     """
 
     spec: AttentionSpec
@@ -46,6 +47,7 @@ class Run:
     context: Array = None
     output: Array = None
     before: Mapping[Stage, Run] = field(default_factory=dict, repr=False)
+    parts: Sequence[Run] = field(default=(), repr=False)
 
     def but(self, **changes: Any) -> Run:
         """The same run with some tensors replaced."""
