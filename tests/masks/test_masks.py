@@ -15,8 +15,10 @@ from qkv.masks import (
     MASKS,
     And,
     Causal,
+    Dilated,
     Documents,
     Everything,
+    GlobalTokens,
     Mask,
     Not,
     Or,
@@ -42,6 +44,8 @@ RULES: dict[str, Callable[[int], Callable[[Pair], bool]]] = {
     "causal": lambda ahead: lambda at: at.key - at.query <= ahead,
     "window": lambda size: lambda at: abs(at.query - at.key) <= size - 1,
     "prefix": lambda length: lambda at: at.key in range(length),
+    "dilated": lambda step: lambda at: abs(at.key - at.query) in range(0, 1000, step),
+    "global_tokens": lambda count: lambda at: min(at.key, at.query) < count,
     "documents": lambda _: lambda at: at.same_document,
     "padding": lambda _: lambda at: at.key_is_token,
     "everything": lambda _: lambda _: True,
@@ -109,6 +113,8 @@ DRAWN = {
     "causal & window(2)": ["1000", "1100", "0110", "0011"],
     "causal & window(2) | prefix(1)": ["1000", "1100", "1110", "1011"],
     "causal | prefix(2)": ["1100", "1100", "1110", "1111"],
+    "causal & dilated(2)": ["1000", "0100", "1010", "0101"],
+    "causal & window(1) | global_tokens(1)": ["1111", "1100", "1010", "1001"],
     "~causal": ["0111", "0011", "0001", "0000"],
     "~(causal & window(2))": ["0111", "0011", "1001", "1100"],
     "everything": ["1111"] * 4,
@@ -143,7 +149,9 @@ def test_brackets_are_kept_where_python_would_read_from_the_left() -> None:
 def test_every_mask_has_a_name_in_expressions_and_a_rule_here() -> None:
     assert set(MASKS) == set(RULES)
     single = {cls for cls in Mask.__subclasses__() if cls.__module__.startswith("qkv.masks.")} - {And, Or, Not}
-    assert set(MASKS.values()) == single == {Causal, SlidingWindow, Prefix, Documents, Padding, Everything}
+    assert set(MASKS.values()) == single == {
+        Causal, SlidingWindow, Prefix, Dilated, GlobalTokens, Documents, Padding, Everything,
+    }  # fmt: skip
 
 
 def test_parts_are_the_mask_and_all_it_is_made_of() -> None:
@@ -161,7 +169,7 @@ def test_parts_are_the_mask_and_all_it_is_made_of() -> None:
         ("causal &", "can't be read"),
         ("", "can't be read"),
         ("causal and window(3)", "is no mask; known: causal, window"),
-        ("window", "window was given nothing; window and prefix take one whole number"),
+        ("window", "window was given nothing; window, prefix, dilated and global_tokens take one whole number"),
         ("window(3, 4)", "window was given \\[3, 4\\]"),
         ("window(size=3)", "is no mask"),
         ("window(2.5)", "'2.5' should be a whole number"),

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from hypothesis import strategies as st
 
-from qkv.masks import Causal, Documents, Everything, Mask, Padding, Prefix, SlidingWindow
+from qkv.masks import Causal, Dilated, Documents, Everything, GlobalTokens, Mask, Padding, Prefix, SlidingWindow
 from qkv.oracle import Inputs, Linear, Norm, Parameters
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec import AttentionSpec
@@ -63,6 +63,8 @@ def drawn_masks() -> st.SearchStrategy[Mask]:
         st.builds(Causal, st.sampled_from([-2, -1, 1, 2])),
         st.builds(SlidingWindow, st.integers(1, 6)),
         st.builds(Prefix, st.integers(0, 4)),
+        st.builds(Dilated, st.integers(1, 3)),
+        st.builds(GlobalTokens, st.integers(0, 3)),
         st.just(Documents()),
         st.just(Padding()),
         st.just(Everything()),

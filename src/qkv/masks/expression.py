@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from qkv.errors import SpecError, nearest
 from qkv.masks.causal import Causal
+from qkv.masks.dilated import Dilated
 from qkv.masks.documents import Documents
 from qkv.masks.everything import Everything
+from qkv.masks.global_tokens import GlobalTokens
 from qkv.masks.mask import Mask
 from qkv.masks.padding import Padding
 from qkv.masks.prefix import Prefix
@@ -18,6 +20,8 @@ MASKS: dict[str, Callable[..., Mask]] = {
     "causal": Causal,
     "window": SlidingWindow,
     "prefix": Prefix,
+    "dilated": Dilated,
+    "global_tokens": GlobalTokens,
     "documents": Documents,
     "padding": Padding,
     "everything": Everything,
@@ -63,7 +67,7 @@ def _named(name: str, numbers: list[int], text: str) -> Mask:
     try:
         return MASKS[name](*numbers)
     except TypeError:
-        need = "window and prefix take one whole number, the others none"
+        need = "window, prefix, dilated and global_tokens take one whole number, the others none"
         raise SpecError(f"mask expression {text!r}: {name} was given {numbers or 'nothing'}; {need}") from None
 
 

@@ -11,7 +11,20 @@ import cmath
 import math
 from dataclasses import dataclass
 
-from qkv.masks import And, Causal, Documents, Everything, Mask, Not, Or, Padding, Prefix, SlidingWindow
+from qkv.masks import (
+    And,
+    Causal,
+    Dilated,
+    Documents,
+    Everything,
+    GlobalTokens,
+    Mask,
+    Not,
+    Or,
+    Padding,
+    Prefix,
+    SlidingWindow,
+)
 from qkv.oracle.inputs import Array, Inputs, Linear, Norm, Parameters
 from qkv.positions import Rope, RopeScaling
 from qkv.spec import AttentionSpec
@@ -148,6 +161,10 @@ def may_see(mask: Mask, pair: Pair) -> bool:
             return abs(pair.query - pair.key) + 1 <= size
         case Prefix(length):
             return pair.key in range(length)
+        case Dilated(step):
+            return abs(pair.key - pair.query) % step == 0
+        case GlobalTokens(count):
+            return pair.query < count or pair.key in range(count)
         case Documents():
             return pair.query_document == pair.key_document
         case Padding():

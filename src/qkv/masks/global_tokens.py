@@ -1,0 +1,26 @@
+"""Global tokens: the first tokens see everything, and everyone sees them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qkv.errors import SpecError
+from qkv.masks.mask import Array, Mask, Positions
+
+
+@dataclass(frozen=True)
+class GlobalTokens(Mask):
+    """``query < count or key < count``; joined to a window with ``|`` (Longformer, BigBird)."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise SpecError(f"global_tokens is {self.count}, and must be 0 or more: it counts the first tokens.")
+
+    def allows(self, at: Positions) -> Array:
+        """True where the query or the key is one of the first ``count``."""
+        return (at.query < self.count) | (at.key < self.count)
+
+    def __str__(self) -> str:
+        return f"global_tokens({self.count})"
