@@ -12,7 +12,7 @@ from benchmarks.black_boxes.drawn import LONGEST, Drawn, Rotation, Visible
 
 HEAD_DIMS = (4, 5, 8, 8, 12, 16, 24, 32, 64)
 FEATURES = {
-    "mask": 6, "rope": 3, "slopes": 2, "distance_bias": 1, "place_bias": 1, "softcap": 2, "sinks": 2, "tiled": 2,
+    "mask": 14, "rope": 4, "slopes": 2, "distance_bias": 1, "place_bias": 1, "softcap": 2, "sinks": 2, "tiled": 2,
     "softmax_base": 1, "half_inside": 0.6, "dropout_p": 0.5, "head_order": 0.8, "channel_order": 0.8,
 }  # fmt: skip
 """What is drawn, and how often beside the others."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,15 @@ pytest.importorskip("torch")
 
 import torch
 from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, seen
+from benchmarks.black_boxes.drawn import Rotation, Visible
 from benchmarks.black_boxes.draws import FEATURES
+from benchmarks.black_boxes.truths import answers
+
+from qkv.masks import parse_mask
+from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
+from qkv.report import CandidateWords
+from qkv.report.identity import Identity
+from qkv.spec import AttentionSpec
 
 SEEDS = range(60)
 LENGTHS = [(7, 7), (4, 9), (9, 4), (1, 6)]
@@ -92,3 +102,76 @@ def test_an_ordinary_causal_window_sees_what_it_is_known_to_see() -> None:
         if str(drawn.visible) == "causal window 3" and drawn.offset == "bottom_right"
     )  # fmt: skip
     assert seen(drawn, 2, 5).astype(int).tolist() == [[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]]
+
+
+# --- the marking of answers -------------------------------------------------------------------------------------------
+
+
+BOX = CandidateWords("box")
+PLAIN = Drawn(0, "BHTD", 4, 2, 8, 6, 8**-0.5, visible=Visible(causal=True, window=3), offset="bottom_right")
+PLAIN_ANSWER = AttentionSpec(4, 2, 8, 6, mask=parse_mask("causal & window(3)"))
+
+
+def verdicts(drawn: Drawn, identity: Identity) -> dict[str, str]:
+    return {answer.option: answer.verdict for answer in answers(drawn, identity)}
+
+
+def test_a_perfect_answer_is_right_in_every_option() -> None:
+    drawn = replace(
+        PLAIN, softcap=20.0, sinks=(1.0, 2.0, -0.5, 0.25), softmax_base="2", rope=Rotation("adjacent", 500.0, 6, 2.0)
+    )
+    log2 = math.log(2)
+    spec = PLAIN_ANSWER.but(
+        scale=8**-0.5 * log2, softcap=20 * log2, sinks=True,
+        rope=Rope("adjacent", 500.0, 6, RopeScaling("linear", 2.0)), empty_row="zero",
+    )  # fmt: skip
+    per_head = [{"kv_head": head // 2, "sink": sink * log2} for head, sink in enumerate(drawn.sinks or ())]
+    assert set(verdicts(drawn, Identity(BOX, spec, per_head)).values()) == {"right"}
+
+
+WRONG_ANSWERS = {
+    "scale": {"scale": 8**-0.5 * 1.001},
+    "softcap": {"softcap": 30.0},
+    "mask": {"mask": parse_mask("causal & window(4)")},
+    "alibi slopes": {"alibi": Alibi()},
+    "sinks": {"sinks": True},
+    "kv heads": {"num_kv_heads": 4},
+    "rope dims": {"rope": Rope()},
+    "bias by distance": {"relative_bias": RelativeBias(((0.0, 1.0, 2.0),) * 4)},
+}
+
+
+@pytest.mark.parametrize("option", WRONG_ANSWERS)
+def test_a_wrong_answer_is_wrong_where_it_is_wrong(option: str) -> None:
+    told = verdicts(PLAIN, Identity(BOX, PLAIN_ANSWER.but(**WRONG_ANSWERS[option])))
+    assert {name for name, verdict in told.items() if verdict != "right"} - {option} <= {
+        "rope pairing",
+        "rope base",
+        "rope factor",
+    }
+    assert told[option] == "wrong"
+
+
+def test_the_other_corner_is_another_mask() -> None:
+    told = verdicts(PLAIN, Identity(BOX, PLAIN_ANSWER.but(query_offset="top_left")))
+    assert told["mask"] == "wrong"
+
+
+def test_what_an_answer_leaves_open_is_undecided() -> None:
+    nothing = verdicts(PLAIN, Identity(BOX, None, why="it raised"))
+    assert set(nothing.values()) == {"undecided"}
+    partly = Identity(BOX, PLAIN_ANSWER.but(scale=1.0), undecided=["the scale could not be read"])
+    assert verdicts(PLAIN, partly)["scale"] == "undecided"
+
+
+def test_tiled_heads_moved_heads_and_a_bias_up_to_a_constant_are_read_per_head() -> None:
+    bias = np.random.default_rng(0).normal(size=(4, 5))
+    drawn = replace(PLAIN, tiled=True, distance_bias=bias)
+    table = tuple(tuple(row) for row in bias + 3.0)
+    identity = Identity(BOX, PLAIN_ANSWER.but(relative_bias=RelativeBias(table)))
+    assert verdicts(drawn, identity)["kv heads"] == "wrong"
+    assert (
+        verdicts(drawn, replace(identity, per_head=[{"kv_head": head % 2} for head in range(4)]))["kv heads"] == "right"
+    )
+    assert verdicts(drawn, identity)["bias by distance"] == "right"
+    assert verdicts(replace(drawn, sinks=(0.0,) * 4), identity)["bias by distance"] == "wrong"
