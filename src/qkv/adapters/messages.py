@@ -112,6 +112,26 @@ class Config:
 
 
 @dataclass(frozen=True)
+class Cotangent:
+    """What to differentiate a call by: the gradients of ``sum(output * array)`` are asked for.
+
+    Attributes:
+        path: where the output stands in what the candidate returns, as in `Returned`.
+        array: of the output's own shape.
+        memory: how it is handed to the candidate's backward pass: ``contiguous``; ``strided``, with permuted strides;
+            or ``expanded``, one number in memory that stands for every entry (what ``output.sum().backward()`` gives).
+        arguments: the arguments whose gradients are wanted, by place or name: ``"0"``, ``"key"``.
+        arrays: the candidate's own arrays whose gradients are wanted, by the names they have in its state.
+    """
+
+    path: str
+    array: Array
+    memory: Literal["contiguous", "strided", "expanded"] = "contiguous"
+    arguments: Sequence[str] = ()
+    arrays: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Call:
     """One call of the candidate.
 
@@ -122,6 +142,7 @@ class Call:
         strided: whether the arrays of three or more axes are handed over with permuted strides, not contiguous.
         seed: seed of the framework's random numbers, for candidates that draw some.
         framework: hand the arrays over as these; None means the candidate's own.
+        cotangent: what to differentiate the call by; None for a call alone. For torch only.
     """
 
     args: Sequence[Any] = ()
@@ -130,6 +151,7 @@ class Call:
     strided: bool = False
     seed: int = 0
     framework: Framework | None = None
+    cotangent: Cotangent | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +179,8 @@ class Reply:
         seconds: how long the call took.
         printed: the end of what it printed.
         result: what the result was, in words, for messages: ``"tuple of Tensor (2, 7, 48), None"``.
+        of_arguments: the gradients that came back, by argument; one is missing where nothing did.
+        of_arrays: likewise of the candidate's own arrays, by name.
     """
 
     returned: Sequence[Returned]
@@ -164,6 +188,8 @@ class Reply:
     seconds: float = 0.0
     printed: str = ""
     result: str = ""
+    of_arguments: Mapping[str, Array] = field(default_factory=dict)
+    of_arrays: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Hosting(Protocol):

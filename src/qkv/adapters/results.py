@@ -46,6 +46,14 @@ def flatten(result: Any) -> list[Returned]:
     return found if stacked is None else [*found, stacked]
 
 
+def value_at(result: Any, path: str) -> Any:
+    """The array that :func:`flatten` gives this path, as it stands in the result; a list of them as one tensor."""
+    for at, value in _leaves(result, "", ()):
+        if at == path:
+            return value
+    return _one_tensor(result)
+
+
 def _leaves(value: Any, path: str, within: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """The arrays in a result. What holds itself, or is nested deeper than any result, is not followed."""
     plain = isinstance(value, int | float) and not isinstance(value, np.generic)
