@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from qkv.adapters.configs import build_config
+from qkv.adapters.differentiation import recorded
 from qkv.adapters.facts import facts_of
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
@@ -129,13 +130,16 @@ class Host:
                 arrays = _Arrays(call, framework, holder.device)
                 args = convert(tuple(call.args), arrays.make)
                 kwargs = convert(dict(call.kwargs), arrays.make)
-                started = time.perf_counter()
-                with self._watched(f"calling {facts.name}"):
-                    result = candidate(*args, **kwargs)
-                seconds = time.perf_counter() - started
+                with recorded(call.cotangent, candidate, args, kwargs) as graph:
+                    started = time.perf_counter()
+                    with self._watched(f"calling {facts.name}"):
+                        result = candidate(*graph.args, **graph.kwargs)
+                    seconds = time.perf_counter() - started
+                    with self._watched(f"the backward pass of {facts.name}"):
+                        of_arguments, of_arrays = graph.gradients(result)
             with self._watched(f"reading what {facts.name} returned"):
                 returned, words = flatten(result), describe(result)
-            return Reply(returned, arrays.changed(), seconds, printed.tail(), words)
+            return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""
