@@ -18,7 +18,19 @@ from typing import Any, BinaryIO, Literal, Union
 
 import numpy as np
 
-from qkv.adapters.messages import Argument, Array, ArrayFacts, Call, Config, Cotangent, Facts, Reply, Returned
+from qkv.adapters.messages import (
+    Argument,
+    Array,
+    ArrayFacts,
+    Call,
+    Config,
+    Cotangent,
+    Facts,
+    Fresh,
+    Handed,
+    Reply,
+    Returned,
+)
 from qkv.errors import CandidateError
 
 LARGEST_MESSAGE = 1 << 30
@@ -31,7 +43,8 @@ _MAGIC = b"\x93QKV"
 _FRAME = struct.Struct("<4sQ")
 _HEADER = struct.Struct("<Q")
 _RECORDS: dict[str, type] = {
-    record.__name__: record for record in (Argument, ArrayFacts, Call, Config, Cotangent, Facts, Reply, Returned)
+    record.__name__: record
+    for record in (Argument, ArrayFacts, Call, Config, Cotangent, Facts, Fresh, Handed, Reply, Returned)
 }
 _DTYPES = {
     name: np.dtype(name)

@@ -10,6 +10,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,10 @@ class FunctionHolder:
         if arrays:
             raise CandidateError("a function has no weights to assign", hint="give them as arguments of the call")
 
+    def kept(self, dtype: DType) -> list[str]:
+        """Nothing: a function keeps nothing."""
+        return []
+
     @contextmanager
     def ready(self, dtype: DType) -> Iterator[Callable[..., Any]]:
         """The function, whatever the dtype."""
@@ -53,7 +58,7 @@ class ObjectHolder:
         self._value = value
         self._assigned: dict[str, Array] = {}
         self._copies: dict[DType, Any] = {}
-        self._marks: dict[DType, list[tuple[Any, Any]]] = {}
+        self._marks: dict[DType, list[Mark]] = {}
         self._copyable = True
         tensors = [slot.value for slot in slots(value) if is_tensor(slot.value)]
         self.device: Any = tensors[0].device if tensors else "cpu"
@@ -105,6 +110,12 @@ class ObjectHolder:
         finally:
             if not _same_marks(self._marks[dtype], _marks(held)):
                 del self._copies[dtype]
+
+    def kept(self, dtype: DType) -> list[str]:
+        """Names of what it holds that the calls have changed since it was made ready; of no use where it is no copy."""
+        held = self._copies.get(dtype)
+        before = {mark.name: mark for mark in self._marks.get(dtype, ())}
+        return [] if held is None else [one.name for one in _marks(held) if not one.same(before.get(one.name))]
 
     def _copy(self, dtype: DType) -> Any:
         if dtype not in self._copies and self._copyable:
@@ -159,21 +170,37 @@ def _as(value: Any, dtype: DType, assigned: Array | None) -> Any:
 # --- has a call changed it? -------------------------------------------------------------------------------------------
 
 
-def _marks(value: Any) -> list[tuple[Any, Any]]:
-    """What would differ after a change: every attribute of every part, with a count of its changes."""
+@dataclass(frozen=True)
+class Mark:
+    """What would tell that an attribute has changed: the object that it is, and a count of that one's changes."""
+
+    name: str
+    value: Any
+    count: Any
+
+    def same(self, other: Mark | None) -> bool:
+        """Whether nothing has changed since the other mark was set."""
+        return other is not None and self.value is other.value and self.count == other.count
+
+
+def _marks(value: Any) -> list[Mark]:
+    """What would differ after a change: every attribute of every part, and what stands in it."""
     marks = []
-    for _, part in parts(value):
-        own = dict(getattr(part, "_buffers", {})) | own_attributes(part)
-        for one in own.values():
-            marks.append((one, _count(one)))
-            if isinstance(one, dict | list | tuple):
-                items = list(one.values()) if isinstance(one, dict) else one
-                marks += [(item, _count(item)) for item in items]
-            elif hasattr(one, "__dict__") and not callable(one) and not isinstance(one, type):
-                marks += [(item, _count(item)) for item in vars(one).values()]
-        if is_module(part):
-            marks += [(one, _count(one)) for one in part._parameters.values()]
+    for path, part in parts(value):
+        own = dict(getattr(part, "_buffers", {})) | own_attributes(part) | dict(getattr(part, "_parameters", {}))
+        for key, one in own.items():
+            name = f"{path}.{key}" if path else key
+            marks.append(Mark(name, one, _count(one)))
+            marks += [Mark(f"{name}.{place}", item, _count(item)) for place, item in _inner(one).items()]
     return marks
+
+
+def _inner(one: Any) -> dict[Any, Any]:
+    if isinstance(one, dict):
+        return one
+    if isinstance(one, list | tuple):
+        return dict(enumerate(one))
+    return vars(one) if hasattr(one, "__dict__") and not callable(one) and not isinstance(one, type) else {}
 
 
 def _count(one: Any) -> Any:
@@ -184,9 +211,8 @@ def _count(one: Any) -> Any:
     return len(one) if isinstance(one, dict | list | tuple | set) else None
 
 
-def _same_marks(before: list[tuple[Any, Any]], after: list[tuple[Any, Any]]) -> bool:
-    pairs = zip(before, after, strict=False)
-    return len(before) == len(after) and all(old is new and count == later for (old, count), (new, later) in pairs)
+def _same_marks(before: list[Mark], after: list[Mark]) -> bool:
+    return len(before) == len(after) and all(new.same(old) for old, new in zip(before, after, strict=True))
 
 
 # --- what can't be copied ---------------------------------------------------------------------------------------------

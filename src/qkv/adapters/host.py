@@ -6,9 +6,11 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
+from qkv.adapters.caches.carrying import Carrier
 from qkv.adapters.configs import build_config
 from qkv.adapters.differentiation import recorded
 from qkv.adapters.facts import facts_of
@@ -19,7 +21,7 @@ from qkv.adapters.refusing import refuse
 from qkv.adapters.replaced import blamed
 from qkv.adapters.results import describe, flatten
 from qkv.adapters.signatures import arguments_of, is_plain_function
-from qkv.adapters.surroundings import captured, mode, seeded
+from qkv.adapters.surroundings import Printed, captured, mode, seeded
 from qkv.adapters.tracebacks import is_of_qkv, raised
 from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
@@ -124,22 +126,33 @@ class Host:
             captured() as printed,
             seeded(call.seed),
             mode(call.dtype, framework),
+            holder.ready(call.dtype) as candidate,
         ):
-            with holder.ready(call.dtype) as candidate:
-                refuse(candidate, facts.name)
-                arrays = _Arrays(call, framework, holder.device)
-                args = convert(tuple(call.args), arrays.make)
-                kwargs = convert(dict(call.kwargs), arrays.make)
-                with recorded(call.cotangent, candidate, args, kwargs) as graph:
-                    started = time.perf_counter()
-                    with self._watched(f"calling {facts.name}"):
-                        result = candidate(*graph.args, **graph.kwargs)
-                    seconds = time.perf_counter() - started
-                    with self._watched(f"the backward pass of {facts.name}"):
-                        of_arguments, of_arrays = graph.gradients(result)
-            with self._watched(f"reading what {facts.name} returned"):
-                returned, words = flatten(result), describe(result)
-            return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
+            refuse(candidate, facts.name)
+            carrier = Carrier(candidate, self._module, call, _Arrays(call, framework, holder.device).converted)
+            replies = [
+                self._called(one, candidate, carrier, _Arrays(one, framework, holder.device), printed)
+                for one in (call, *call.then)
+            ]
+            return replace(replies[0], then=replies[1:], kept=holder.kept(call.dtype) if call.then else ())
+
+    def _called(self, call: Call, candidate: Any, carrier: Carrier, arrays: _Arrays, printed: Printed) -> Reply:
+        """What came of one call, its caches handed over and taken back."""
+        name = self._opened().name
+        carrier.begin(call)
+        args = carrier.filled(convert(tuple(call.args), arrays.make))
+        kwargs = carrier.filled(convert(dict(call.kwargs), arrays.make))
+        with recorded(call.cotangent, candidate, args, kwargs) as graph:
+            started = time.perf_counter()
+            with self._watched(f"calling {name}"):
+                result = candidate(*graph.args, **graph.kwargs)
+            seconds = time.perf_counter() - started
+            with self._watched(f"the backward pass of {name}"):
+                of_arguments, of_arrays = graph.gradients(result)
+        with self._watched(f"reading what {name} returned"):
+            returned, words = flatten(result), describe(result)
+        carrier.take(result, go_on=bool(call.then))
+        return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""
@@ -202,16 +215,17 @@ class _Arrays:
     def make(self, array: Array, path: str) -> Any:
         """The array as the candidate gets it; the same object for the same array."""
         if id(array) not in self._made:
-            self._made[id(array)] = self._converted(array)
+            self._made[id(array)] = self.converted(array)
         made = self._made[id(array)]
         self._given.append((path, array, made))
         return made
 
     def changed(self) -> list[str]:
         """Which arguments no longer hold what they held."""
-        return [path for path, array, made in self._given if not same_bits(made, self._converted(array))]
+        return [path for path, array, made in self._given if not same_bits(made, self.converted(array))]
 
-    def _converted(self, array: Array) -> Any:
+    def converted(self, array: Array) -> Any:
+        """A new array of the framework with these values."""
         dtype: DType = self._call.dtype
         if self._framework == "torch":
             return to_torch(array, dtype, self._device, strided=self._call.strided)

@@ -132,8 +132,35 @@ class Cotangent:
 
 
 @dataclass(frozen=True)
+class Fresh:
+    """A cache to be made by the candidate's own means: by a function or a class of its file.
+
+    Attributes:
+        annotation: what the signature says of it.
+        sizes: what the cache must hold, by the roles of ``names.ROLES``.
+    """
+
+    annotation: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A cache among the arguments of calls that follow each other.
+
+    Attributes:
+        name: the argument's name: what it holds is handed over again in the next call, as the candidate left it or
+            gave it back.
+        first: what the first call gets: None, an empty list or dict, arrays, or `Fresh`.
+    """
+
+    name: str
+    first: Any = None
+
+
+@dataclass(frozen=True)
 class Call:
-    """One call of the candidate.
+    """One call of the candidate, or several that follow each other.
 
     Attributes:
         args: positional arguments: arrays, scalars, and lists, tuples and dicts of them.
@@ -143,6 +170,11 @@ class Call:
         seed: seed of the framework's random numbers, for candidates that draw some.
         framework: hand the arrays over as these; None means the candidate's own.
         cotangent: what to differentiate the call by; None for a call alone. For torch only.
+        then: calls to make after it without putting the candidate back to its state before. `Handed` arguments go from
+            one to the next.
+        anew: whether a new sequence begins with it. A cache of its own is then emptied, by the candidate's own method;
+            where it has none, ``overwritten`` says that it needs none, and ``emptied`` that this can't go on.
+        room: sizes of a cache by role, for a candidate that has a method to set its own up; empty for none.
     """
 
     args: Sequence[Any] = ()
@@ -152,6 +184,9 @@ class Call:
     seed: int = 0
     framework: Framework | None = None
     cotangent: Cotangent | None = None
+    then: Sequence[Call] = ()
+    anew: Literal["", "emptied", "overwritten"] = ""
+    room: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,6 +216,8 @@ class Reply:
         result: what the result was, in words, for messages: ``"tuple of Tensor (2, 7, 48), None"``.
         of_arguments: the gradients that came back, by argument; one is missing where nothing did.
         of_arrays: likewise of the candidate's own arrays, by name.
+        kept: names of what the candidate itself holds that the calls have changed.
+        then: what came of the calls after it.
     """
 
     returned: Sequence[Returned]
@@ -190,6 +227,8 @@ class Reply:
     result: str = ""
     of_arguments: Mapping[str, Array] = field(default_factory=dict)
     of_arrays: Mapping[str, Array] = field(default_factory=dict)
+    kept: Sequence[str] = ()
+    then: Sequence[Reply] = ()
 
 
 class Hosting(Protocol):
@@ -208,7 +247,7 @@ class Hosting(Protocol):
         """Nothing; gives the named arrays new values of the same shape."""
 
     def call(self, call: Call) -> Reply:
-        """What came of calling it. Every call starts from the same state."""
+        """What came of calling it. Every call starts from the same state, save those in the ``then`` of another."""
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""
