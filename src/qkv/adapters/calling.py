@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.messages import Call, DType, Framework, Hosting, Reply, Returned
+from qkv.adapters.messages import Call, Cotangent, DType, Framework, Hosting, Reply, Returned
 from qkv.errors import CandidateError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -50,7 +50,10 @@ class Caller:
     dtype: DType | None = None
     refused: dict[str, str] = field(default_factory=dict)
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int) -> tuple[Reply, DType]:
+    def call(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
+        cotangent: Cotangent | None = None,
+    ) -> tuple[Reply, DType]:  # fmt: skip
         """The reply, and the precision of the inputs.
 
         Raises:
@@ -59,7 +62,7 @@ class Caller:
         first: CandidateError | None = None
         for dtype in DTYPES if self.dtype is None else (self.dtype,):
             try:
-                reply = self.host.call(Call(args, kwargs, dtype, strided, seed))
+                reply = self.host.call(Call(args, kwargs, dtype, strided, seed, cotangent=cotangent))
             except CandidateError as error:
                 self.refused[dtype] = error.message
                 if error.fatal:

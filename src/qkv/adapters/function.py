@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
-from qkv.adapters.calling import Caller, Outcome, found, outcome
+from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
 from qkv.adapters.messages import Facts
+from qkv.adapters.pullback import Gradients, Memory, gradients
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
 from qkv.spec import AttentionSpec
@@ -57,6 +58,7 @@ class FunctionReading:
             batched=self.layout not in BATCHLESS,
             free_lengths=True,
             free_sizes=True,
+            free_heads=self.layout not in HEADLESS,
         )
 
     @property
@@ -71,6 +73,13 @@ class FunctionReading:
         Raises:
             CandidateError: it fails, or returns no array of the output's shape.
         """
+        args, kwargs = self.bound(inputs)
+        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
+        output = found(reply, *self.shaped(inputs))
+        return outcome(reply, dtype, output, None, self.signature.named(reply.changed))
+
+    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs."""
         spec = self.spec.but(head_dim=inputs.query.shape[-1])  # type: ignore[union-attr]  # a function is given them
         give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
         tensors: dict[str, Any] = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
@@ -78,16 +87,26 @@ class FunctionReading:
         def giver(role: str) -> Any:
             return to_layout(tensors[role], self.layout) if role in tensors else give(role)
 
-        args, kwargs = self.signature.bound(giver)
-        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
+        return self.signature.bound(giver)
+
+    def shaped(self, inputs: Inputs) -> tuple[Callable[[Array], Array | None], str]:
+        """What turns an array of the output's own shape into ``(batch, query, width)``, and that shape in words."""
         sizes = (inputs.batch, self.spec.num_heads, inputs.lengths[0], inputs.value.shape[-1])  # type: ignore[union-attr]
         wanted = {"B": sizes[0], "H": sizes[1], "T": sizes[2], "D": sizes[3]}
-        output = found(
-            reply,
-            lambda array: merged_output(array, self.layout, sizes),
-            f"{tuple(wanted[axis] for axis in self.layout)} ({_spelled(self.layout)})",
-        )
-        return outcome(reply, dtype, output, None, self.signature.named(reply.changed))
+        words = f"{tuple(wanted[axis] for axis in self.layout)} ({_spelled(self.layout)})"
+        return lambda array: merged_output(array, self.layout, sizes), words
+
+    def gradients(self, inputs: Inputs, cotangent: Array, memory: Memory, *, seed: int = 0) -> Gradients:
+        """What its backward pass gives for these inputs and this cotangent, ``(batch, query, width)``.
+
+        Raises:
+            CandidateError: its backward pass fails.
+        """
+        return gradients(self, inputs, cotangent, memory, None, seed)
+
+    def named(self, of: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The oracle's gradients as this candidate has them: the same."""
+        return of
 
 
 def function_readings(

@@ -17,6 +17,7 @@ from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import padding_forms, source_meaning
 from qkv.adapters.messages import Facts
 from qkv.adapters.projections import ProjectionReading, randomised, readings_of
+from qkv.adapters.pullback import Gradients, Learned, Memory, gradients, named_arrays, numbered
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs, Linear, Parameters
 from qkv.spec import AttentionSpec
@@ -24,6 +25,10 @@ from qkv.vocabulary import MaskMeaning
 
 TokenLayout = Literal["BTE", "TBE", "TE"]
 """Order of the axes batch, token, embedding in a module's input and output."""
+
+
+HANDED = ("x", "source", "value_source", "bias")
+"""Inputs of a call that are none of the candidate's own arrays."""
 
 
 @dataclass
@@ -44,6 +49,7 @@ class TokensReading:
         padding_form: how padding is written for it.
         max_tokens: longest sequence it takes.
         doubts: what may be read wrongly.
+        learned: its learned arrays, and what of them the parameters are; None where they are handed over.
     """
 
     caller: Caller
@@ -59,6 +65,7 @@ class TokensReading:
     padding_form: MaskForm = field(default_factory=MaskForm)
     max_tokens: int | None = None
     doubts: Sequence[Doubt] = ()
+    learned: Learned | None = None
 
     @property
     def abilities(self) -> Abilities:
@@ -95,6 +102,15 @@ class TokensReading:
         Raises:
             CandidateError: it fails, or returns no array of the output's shape.
         """
+        args, kwargs = self.bound(inputs)
+        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
+        output = found(reply, *self.shaped(inputs))
+        queries, keys = inputs.lengths
+        weights = _weights(reply.returned, (inputs.batch, self.spec.num_heads, queries, keys))
+        return outcome(reply, dtype, output, weights, self.signature.named(reply.changed))
+
+    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs."""
         spec = self.spec.but(head_dim=self.abilities.head_dim)
         give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
         source = inputs.x if inputs.source is None else inputs.source
@@ -106,10 +122,11 @@ class TokensReading:
                 return self.weights[role]
             return self._laid_out(tokens[role]) if role in tokens else give(role)
 
-        args, kwargs = self.signature.bound(giver)
-        reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
-        batch, queries = inputs.batch, inputs.lengths[0]
-        width = self._width()
+        return self.signature.bound(giver)
+
+    def shaped(self, inputs: Inputs) -> tuple[Callable[[Array], Array | None], str]:
+        """What turns an array of the output's own shape into ``(batch, query, width)``, and that shape in words."""
+        batch, queries, width = inputs.batch, inputs.lengths[0], self._width()
         given_by_heads = (batch, self.spec.num_heads, queries, width // self.spec.num_heads)
 
         def shaped(array: Array) -> Array | None:
@@ -120,9 +137,21 @@ class TokensReading:
                 return np.ascontiguousarray(np.transpose(array, (0, 2, 1, 3))).reshape(batch, queries, width)
             return array[None] if batch == 1 and array.shape == (queries, width) else None
 
-        output = found(reply, shaped, f"{(batch, queries, width)} (batch, token, embed)")
-        weights = _weights(reply.returned, (batch, self.spec.num_heads, queries, inputs.lengths[1]))
-        return outcome(reply, dtype, output, weights, self.signature.named(reply.changed))
+        return shaped, f"{(batch, queries, width)} (batch, token, embed)"
+
+    def gradients(self, inputs: Inputs, cotangent: Array, memory: Memory, *, seed: int = 0) -> Gradients:
+        """What its backward pass gives for these inputs and this cotangent, ``(batch, query, width)``.
+
+        Raises:
+            CandidateError: its backward pass fails.
+        """
+        return gradients(self, inputs, cotangent, memory, self.learned, seed)
+
+    def named(self, of: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The oracle's gradients as this candidate has them: of its own arrays, by their own names."""
+        if self.learned is None:
+            return of
+        return {name: array for name, array in of.items() if name in HANDED} | self.learned.named(of)
 
     def _width(self) -> int:
         if self.spec.out_proj and self.parameters.out_proj is not None:
@@ -205,8 +234,18 @@ def module_readings(
     for reading in projections:
         parameters, sinks = reading.parameters(state), reading.sinks(state)
         for read, doubts in specify(spec, parameters):
-            one = TokensReading(caller, facts, read, signature, parameters, reading.words, sinks, max_tokens=max_tokens)
+            one = TokensReading(caller, facts, read, signature, parameters, reading.words, sinks, max_tokens=max_tokens,
+                                learned=learned(reading, state))  # fmt: skip
             yield from _with_forms(replace(one, doubts=[*doubts, *_unassigned(reading)]), layout, mask_meaning)
+
+
+def learned(reading: ProjectionReading, state: Mapping[str, Array]) -> Learned:
+    """The arrays that the reading uses, each entry of the oracle's parameters traced to its place in them."""
+    shapes = {name: np.shape(state[name]) for name in reading.names}
+    places = {**state, **numbered(shapes)}
+    return Learned(
+        shapes, dict(named_arrays(Inputs(parameters=reading.parameters(places), sinks=reading.sinks(places))))
+    )
 
 
 def _with_forms(
