@@ -14,11 +14,13 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from benchmarks import identification
 from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, seen
 from benchmarks.black_boxes.drawn import Rotation, Visible
 from benchmarks.black_boxes.draws import FEATURES
 from benchmarks.black_boxes.truths import answers
 
+import qkv
 from qkv.masks import parse_mask
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.report import CandidateWords
@@ -175,3 +177,20 @@ def test_tiled_heads_moved_heads_and_a_bias_up_to_a_constant_are_read_per_head()
     )
     assert verdicts(drawn, identity)["bias by distance"] == "right"
     assert verdicts(replace(drawn, sinks=(0.0,) * 4), identity)["bias by distance"] == "wrong"
+
+
+def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def plain(box: Any, given: dict[str, int], *, layout: str) -> Identity:
+        return Identity(BOX, AttentionSpec(given["num_heads"], given["num_kv_heads"], given["head_dim"]))
+
+    monkeypatch.setattr(qkv, "identify", plain, raising=False)
+    capped = next(drawn for drawn in map(drawn_from, itertools.count()) if drawn.softcap and drawn.softmax_base == "e")
+    rows = list(identification.rows_of([capped.seed]))
+    assert [row.dtype for row in rows] == ["float64", "float32"]
+    assert "| softcap | 1 | 0 | 1 | 0 | 0 |" in identification.table(rows)
+    assert f"softcap wrong: expected {capped.softcap}, got None" in identification.summary(rows)
+
+
+def test_the_benchmark_tells_why_nothing_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qkv, "identify", lambda *_, **__: Identity(BOX, None, why="it raised"), raising=False)
+    assert "nothing read: it raised" in identification.summary(list(identification.rows_of([3])))
