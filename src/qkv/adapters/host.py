@@ -22,6 +22,7 @@ from qkv.adapters.replaced import blamed
 from qkv.adapters.results import describe, flatten
 from qkv.adapters.signatures import arguments_of, is_plain_function
 from qkv.adapters.surroundings import Printed, captured, mode, seeded
+from qkv.adapters.torch_tensors import torch_array, torch_shapes
 from qkv.adapters.tracebacks import is_of_qkv, raised
 from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
@@ -153,6 +154,16 @@ class Host:
             returned, words = flatten(result), describe(result)
         carrier.take(result, go_on=bool(call.then))
         return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
+
+    def tensor_shapes(self, path: str) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of every tensor by name, in a file that ``torch.save`` wrote."""
+        with self._watched(f"reading {path}"), captured():
+            return torch_shapes(path)
+
+    def tensor_array(self, path: str, name: str) -> Array:
+        """One of its tensors; in a dtype that NumPy lacks as float32."""
+        with self._watched(f"reading {path}"), captured():
+            return torch_array(path, name)
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""

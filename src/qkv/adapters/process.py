@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from qkv.adapters.child import Child, Ended
 from qkv.adapters.encoding import LOST, decode, encode
 from qkv.adapters.messages import Array, Call, Facts, Reply
@@ -23,7 +25,8 @@ PATIENCE = 10.0
 MEMORY_LIMIT = 4 << 30
 """Bytes that the child may have."""
 
-_DOING = {"open": "loading", "build": "building", "state": "reading", "assign": "giving weights to", "call": "calling"}
+_DOING = {"open": "loading", "build": "building", "state": "reading", "assign": "giving weights to", "call": "calling",
+          "tensor_shapes": "reading", "tensor_array": "reading"}  # fmt: skip
 
 
 class HostProcess:
@@ -100,6 +103,17 @@ class HostProcess:
         """What came of calling the candidate (see `Host.call`)."""
         return self._ask("call", call, expected=Reply)
 
+    def tensor_shapes(self, path: str) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Shape and dtype of every tensor by name, in a file that ``torch.save`` wrote."""
+        self._name = path
+        shapes: dict[str, tuple[tuple[int, ...], str]] = self._ask("tensor_shapes", path, expected=dict)
+        return shapes
+
+    def tensor_array(self, path: str, name: str) -> Array:
+        """One of its tensors; in a dtype that NumPy lacks as float32."""
+        array: Array = self._ask("tensor_array", path, name, expected=np.ndarray)
+        return array
+
     def close(self) -> None:
         """Nothing; ends the child and everything it started."""
         child, self._child, self._opening = self._child, None, None
@@ -122,7 +136,7 @@ class HostProcess:
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build") else self.time_limit
+        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build", "tensor_shapes") else self.time_limit
 
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None
@@ -168,7 +182,8 @@ class HostProcess:
         if ended.reason == "memory":
             message = f"{doing} took more than {in_bytes(self._memory_limit)} of memory and was stopped"
             hint = more_memory(self._memory_limit)
-        return CandidateError(message + where, hint=hint, detail=detail, fatal=True)
+        crash = ended.reason == "exit" and ended.code not in (None, LOST)
+        return CandidateError(message + where, hint=hint, detail=detail, fatal=True, crash=crash)
 
 
 def _frames(stack: str, target: str) -> list[str]:
