@@ -11,19 +11,23 @@ from typing import Any
 
 from qkv.adapters.calling import Caller
 from qkv.adapters.construction import Construction, Sizes, fitted_to
+from qkv.adapters.dump import is_dump
 from qkv.adapters.host import Host
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, readings
 from qkv.adapters.process import HostProcess
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
-from qkv.errors import CandidateError
+from qkv.dumps.judging import DumpRequest, judge_dump
+from qkv.dumps.pair import judge_dumps
+from qkv.errors import CandidateError, SpecError
 from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Report
 from qkv.settling import Trial, settle
+from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
 
 
@@ -40,6 +44,8 @@ class Request:
         time_limit: seconds that one call may take.
         memory_limit: bytes that the candidate may take.
         repeat: the command that asks the same again.
+        sweep: whether to try many more sizes than usual.
+        tensors: names of a dump's tensors by role, where they are unusual.
     """
 
     target: Any
@@ -50,6 +56,8 @@ class Request:
     time_limit: float = 20.0
     memory_limit: int = 4 * 2**30
     repeat: str = ""
+    sweep: bool = False
+    tensors: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(
@@ -61,15 +69,18 @@ def check(
     init: Mapping[str, Any] | None = None,
     weights: Mapping[str, str] | None = None,
     call: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, str] | None = None,
     seed: int = 0,
     time_limit: float = 20.0,
     memory_limit: int = 4 * 2**30,
+    sweep: bool = False,
 ) -> Report:
     """The verdict on an attention implementation, with all that explains it.
 
     Args:
         candidate: ``"path/to/file.py:Name"``, which runs in a process of its own; or a class, a module, a factory or a
-            function, which runs in this one.
+            function, which runs in this one; or a dump: a ``.safetensors``, ``.npz`` or ``.pt`` file, or a folder of
+            ``.npy`` files, with the query, key, value and output of one attention.
         spec: what it is meant to compute: a whole spec, or some fields of one (as in the spec's JSON form), the others
             being inferred from what the candidate says of itself.
         layout: order of its axes: BHTD, BTHD, THD, TD for functions of query, key and value; BTE, TBE for modules.
@@ -77,9 +88,11 @@ def check(
         init: arguments of its constructor.
         weights: names of its projections in its state dict: ``{"q_proj": "W_query.weight"}``.
         call: values for arguments of its call that qkv doesn't know.
+        tensors: names of a dump's tensors by role, where they are unusual: ``{"query": "layers.3.q"}``.
         seed: seed of every random number.
         time_limit: seconds that one call may take (files only).
         memory_limit: bytes that it may take (files only).
+        sweep: try many more sizes than usual (functions of query, key and value only).
 
     Raises:
         SpecError: the spec contradicts itself. Everything else that goes wrong is a verdict.
@@ -87,7 +100,39 @@ def check(
     given = _fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
     conventions = Conventions(layout, mask_argument, init or {}, weights or {}, call or {}, seed)  # type: ignore[arg-type]
     whole = isinstance(spec, AttentionSpec)
-    return judge(Request(candidate, given, whole, conventions, seed, time_limit, memory_limit))
+    return judge(
+        Request(candidate, given, whole, conventions, seed, time_limit, memory_limit, "", sweep, dict(tensors or {}))
+    )
+
+
+def compare_dumps(
+    first: str | Path,
+    second: str | Path,
+    spec: AttentionSpec | Mapping[str, Any] | None = None,
+    *,
+    layout: str | None = None,
+    tensors: Mapping[str, str] | None = None,
+    time_limit: float = 60.0,
+    memory_limit: int = 4 * 2**30,
+) -> Report:
+    """What two dumps of one attention differ in, stage by stage; and which of the two is right, where a spec says.
+
+    Args:
+        first: a ``.safetensors``, ``.npz`` or ``.pt`` file, or a folder of ``.npy`` files.
+        second: another one, of the same layer on the same input.
+        spec: what the attention is meant to compute, or some fields of it.
+        layout: order of the axes, where the shapes leave it open.
+        tensors: names of tensors by role, where they are unusual.
+        time_limit: seconds that reading may take, where another process does it.
+        memory_limit: bytes that the tensors may take.
+
+    Raises:
+        SpecError: the spec contradicts itself, or one of the two is no dump.
+    """
+    given = _fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
+    conventions, whole = Conventions(layout=layout), isinstance(spec, AttentionSpec)
+    request = Request(first, given, whole, conventions, 0, time_limit, memory_limit, tensors=dict(tensors or {}))
+    return judge_pair(request, str(second))
 
 
 def _fields_of(spec: AttentionSpec) -> dict[str, Any]:
@@ -105,6 +150,10 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
     """
     spec_from_mapping(request.given)
+    if request.tensors and not is_dump(request.target):
+        raise SpecError(f"tensors are named for a dump, and {request.target} is none. Leave --tensor out")
+    if is_dump(request.target):
+        return judge_dump(_of_dump(request))
     if host is None:
         from_file = isinstance(request.target, str | Path)
         host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit) if from_file else Host()
@@ -114,13 +163,44 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
         host.close()
 
 
+def judge_pair(request: Request, other: str) -> Report:
+    """The report on two dumps of one layer, held against each other.
+
+    Raises:
+        SpecError: one of the two is no dump.
+    """
+    for target in (request.target, other):
+        if not is_dump(target):
+            raise SpecError(
+                f"{target} is no dump, and two files are compared where both are: .safetensors, .npz, .pt, or a folder "
+                f"of .npy files. To judge one attention: qkv check {request.target}"
+            )
+    return judge_dumps(_of_dump(request), other)
+
+
+def _of_dump(request: Request) -> DumpRequest:
+    said = request.conventions
+    return DumpRequest(
+        str(request.target),
+        request.given,
+        request.whole_spec,
+        request.tensors,
+        said.layout,
+        said.mask_meaning,
+        request.time_limit,
+        request.memory_limit,
+        _repeat(request),
+    )
+
+
 def _judged(host: Hosting, request: Request) -> Report:
     words, repeat = CandidateWords(name=_name(request.target), file=_file(request.target)), _repeat(request)
     try:
         facts = host.open(str(request.target) if isinstance(request.target, Path) else request.target)
         words = words_of(facts)
         trial, diagnosis = _decided(_settled(host, facts, request))
-        return report_on(trial.reading.facts, trial, diagnosis, repeat)
+        sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
+        return report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
     except CandidateError as error:
         return failed(words, error, repeat)
 
@@ -222,6 +302,22 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
                 return trial, diagnosis
             first = first or diagnosis
     return trials[0], first or Diagnosis()
+
+
+SIZE_KINDS = frozenset({"fewer-queries", "long", "far", "one-sequence", "one-token", "value-dim", "strided"})
+"""Kinds of probe that are ordinary but for their size."""
+
+
+def _at_other_sizes(trial: Trial, diagnosis: Diagnosis, more: bool) -> tuple[SizeSweep | None, Diagnosis]:
+    """What a function that is right, or wrong at some size only, gives at many; and the diagnosis of that."""
+    wrong = {observation.probe.kind for observation in trial.observations if not observation.comparison.agrees}
+    if not trial.reading.abilities.free_sizes or trial.broken is not None or not wrong <= SIZE_KINDS:
+        return None, diagnosis
+    sweep = swept(trial, more=more)
+    if sweep.wrong and diagnosis.best is None:
+        trial.observations = [*sweep.most_telling, *trial.observations]
+        diagnosis = diagnose(trial.observations, pairs=False)
+    return sweep, diagnosis
 
 
 def _dropout(right_on_average: bool) -> Explanation:

@@ -21,7 +21,9 @@ class ShapeError(QkvError, ValueError):
 class CandidateError(QkvError):
     """The candidate could not be loaded, built or run. The verdict is then ``failed``."""
 
-    def __init__(self, message: str, *, hint: str = "", detail: str = "", fatal: bool = False) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", detail: str = "", fatal: bool = False, crash: bool = False
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -30,6 +32,8 @@ class CandidateError(QkvError):
         """The end of the candidate's own traceback or output, for reading; may be empty."""
         self.fatal = fatal
         """Whether the process that held the candidate is gone, so that no further call can be made."""
+        self.crash = crash
+        """Whether it ended that process itself, and broke no limit."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -9,10 +9,13 @@ from qkv.adapters.opening import kind_of
 from qkv.diagnosis import Diagnosis, Explanation, Observation
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
+from qkv.probes.sizes import SIZE
 from qkv.report import CandidateWords, NamedFault, ProbeResult, Report, Verdict
 from qkv.report.example import example_of
 from qkv.settling import Trial
 from qkv.shrinking import smallest
+from qkv.size_rules import AXES
+from qkv.size_sweep import SizeSweep
 from qkv.spread import describe_spread
 from qkv.strength import strength
 from qkv.whereabouts import whereabouts
@@ -31,18 +34,22 @@ def failed(words: CandidateWords, error: CandidateError, repeat: str) -> Report:
     return Report(Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
 
 
-def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str) -> Report:
-    """The report on a candidate that was run."""
+def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, sweep: SizeSweep | None = None) -> Report:
+    """The report on a candidate that was run, at many sizes perhaps."""
     base: dict[str, Any] = {
         "candidate": words_of(facts, trial.dtype),
         "spec": trial.reading.spec,
         "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions],
-        "probes": probe_results(trial),
+        "probes": [*probe_results(trial), *(size_results(sweep) if sweep is not None else ())],
         "repeat": repeat,
         "printed": trial.printed,
     }
     if trial.wrong:
-        return _wrong(trial, diagnosis, base)
+        return _wrong(trial, diagnosis, base, sweep)
+    if sweep is not None and sweep.ended is not None and sweep.ended[1].crash:
+        size, error = sweep.ended
+        why = f"right wherever it ran, but at {size}: {error.message}"
+        return Report(Verdict.WRONG, why=why, hint=error.hint, detail=error.detail, **base)
     base["spread"] = "every row is right"
     base["strength"] = strength(trial.observations)
     if trial.changed:
@@ -60,26 +67,29 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str) -> 
     return Report(Verdict.RIGHT, **base)
 
 
-def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any]) -> Report:
+def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
     failing = next(observation for observation in trial.observations if not observation.comparison.agrees)
     faults = _named(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
-    if not faults and not trial.intention.given and not diagnosis.not_a_number:
+    elsewhere_right = sweep is not None and not all(sweep.evidence.values())
+    if not faults and not trial.intention.given and not diagnosis.not_a_number and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
-    if not faults and trial.doubts:
+    if not faults and trial.doubts and not elsewhere_right:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
         return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)
     where = whereabouts(failing, diagnosis)
-    shown = smallest(trial, diagnosis) or failing
+    by_size = failing.probe.name.startswith(SIZE)  # which is small already
+    shown = failing if by_size else smallest(trial, diagnosis) or failing
     return Report(
         Verdict.WRONG,
         first_disagreement=where.first,
         rows=where.rows,
         spread=_spread(failing),
         wrong=_wrong_rows(failing),
+        only_when=None if sweep is None else sweep.only_when,
         faults=faults,
         alternatives=[fault for other in diagnosis.alternatives for fault in _named(other)],
         example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
@@ -131,3 +141,22 @@ def probe_results(trial: Trial) -> list[ProbeResult]:
         ProbeResult(probe.name, probe.exposes, None, None, None, error.message) for probe, error in trial.refused
     ]
     return ran + refused
+
+
+def size_results(sweep: SizeSweep) -> list[ProbeResult]:
+    """All sizes as one probe, and those that were refused as another."""
+    exposes = "last blocks and single sizes"
+    found = [ProbeResult(SIZE, exposes, not sweep.wrong, None, None, f"{len(sweep.evidence)} sizes")]
+    if sweep.refused:
+        error = next(iter(sweep.refused.values()))
+        found.append(ProbeResult("some sizes", exposes, None, None, None, f"{_refused(sweep)}: {error.message}"))
+    return found if sweep.evidence else found[1:]
+
+
+def _refused(sweep: SizeSweep) -> str:
+    """The sizes that were refused: by the number that they share and no other has, or by the first."""
+    for axis in AXES:
+        always = {getattr(size, axis) for size in sweep.refused} - {getattr(size, axis) for size in sweep.evidence}
+        if all(getattr(size, axis) in always for size in sweep.refused):
+            return f"{axis} {', '.join(str(number) for number in sorted(always))}"
+    return f"{len(sweep.refused)} of them, the first {next(iter(sweep.refused))}"

@@ -7,7 +7,7 @@ next ones behind it: the diagnosis takes the first that a fault explains.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from qkv.adapters.calling import Outcome
 from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Facts
-from qkv.comparison import Expectation, expectation
+from qkv.comparison import DRAWS, Expectation, expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
 from qkv.inference import Intention
@@ -110,8 +110,19 @@ class Trial:
                 if not self.observations or error.fatal:
                     return
 
-    def observe(self, probe: Probe) -> Observation:
-        """One probe, run and compared.
+    def resized(self, num_heads: int, num_kv_heads: int, head_dim: int, value_dim: int) -> Trial:
+        """The same reading with other heads and channels, where these are free; nothing of it has run yet."""
+        sizes = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "head_dim": head_dim,
+            "value_dim": value_dim,
+        }
+        reading = replace(self.reading, spec=self.reading.spec.but(**sizes))  # type: ignore[type-var]  # a dataclass
+        return replace(self, reading=reading, observations=[], refused=[], known={})
+
+    def observe(self, probe: Probe, draws: int = DRAWS) -> Observation:
+        """One probe, run and compared with a bar from some draws of roundings.
 
         Raises:
             CandidateError: the candidate fails on it.
@@ -120,16 +131,16 @@ class Trial:
         self.changed |= set(outcome.changed)
         self.printed = outcome.printed or self.printed
         self.dtype = outcome.dtype
-        return Observation(probe, self._expected(probe, outcome.dtype), outcome.output)
+        return Observation(probe, self._expected(probe, outcome.dtype, draws), outcome.output)
 
-    def _expected(self, probe: Probe, dtype: str) -> Expectation:
+    def _expected(self, probe: Probe, dtype: str, draws: int) -> Expectation:
         """What the oracle says of a probe; computed once for all readings that are given the same inputs."""
         able = self.reading.abilities
-        asked = (self.reading.spec, probe.name, dtype, id(probe.inputs.parameters), able.batched, able.takes)
+        asked = (self.reading.spec, probe.name, dtype, id(probe.inputs.parameters), able.batched, able.takes, draws)
         if asked not in self.known:
             with np.errstate(all="ignore"):
                 right = run_stages(self.reading.spec, probe.inputs)
-                self.known[asked] = expectation(right, dtype, judge_empty_rows=self.judge_empty_rows)
+                self.known[asked] = expectation(right, dtype, judge_empty_rows=self.judge_empty_rows, draws=draws)
         return self.known[asked]
 
     @property

@@ -13,7 +13,7 @@ from qkv.adapters.construction import Sizes
 from qkv.diagnosis import Diagnosis, Observation
 from qkv.oracle import Inputs
 from qkv.probes import Probe
-from qkv.settling import Reading, Trial
+from qkv.settling import Trial
 
 
 def smallest(trial: Trial, diagnosis: Diagnosis) -> Observation | None:
@@ -48,7 +48,7 @@ def _growing(trial: Trial) -> Iterator[tuple[Trial, Probe]]:
     able = trial.reading.abilities
     if able.free_sizes:
         for sizes in _all_sizes(able, trial):
-            small = replace(trial, reading=_resized(trial, sizes), observations=[], refused=[], known={})
+            small = trial.resized(sizes.num_heads, sizes.num_kv_heads, sizes.head_dim, sizes.value_dim)
             yield from _probes(small, short=True)
     elif trial.rebuild is not None:
         for small in _rebuilt(trial):
@@ -84,16 +84,6 @@ def _same_fault(observation: Observation, diagnosis: Diagnosis) -> bool:
         return True
     with np.errstate(all="ignore"):
         return observation.reproduced_under(diagnosis.best.variants) is not None
-
-
-def _resized(trial: Trial, sizes: Abilities) -> Reading:
-    reading = trial.reading
-    if not sizes.free_sizes:
-        return reading
-    spec = reading.spec.but(
-        num_heads=sizes.num_heads, num_kv_heads=sizes.num_kv_heads, head_dim=sizes.head_dim, value_dim=sizes.value_dim
-    )
-    return replace(reading, spec=spec)  # type: ignore[type-var]  # every reading is a dataclass
 
 
 def _probes(trial: Trial, *, short: bool) -> Iterator[tuple[Trial, Probe]]:

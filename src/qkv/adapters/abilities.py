@@ -27,7 +27,10 @@ class Abilities:
         max_tokens: longest sequence it takes; None for any.
         batched: whether it takes more than one sequence.
         free_lengths: whether it takes another number of queries than of keys.
+        cached: whether it can be given a sequence bit by bit, with a cache: ``handed`` over with each call, or ``kept`` by
+            itself; empty where nothing speaks of one.
         free_sizes: whether heads and channels may be chosen for each call.
+        free_heads: whether heads may be more than one where the sizes are free.
     """
 
     num_heads: int
@@ -41,7 +44,9 @@ class Abilities:
     max_tokens: int | None = None
     batched: bool = True
     free_lengths: bool = False
+    cached: Literal["", "handed", "kept"] = ""
     free_sizes: bool = False
+    free_heads: bool = False
 
     @property
     def from_tokens(self) -> bool:

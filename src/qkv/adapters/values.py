@@ -47,9 +47,14 @@ def to_numpy(array: Array, dtype: DType, *, strided: bool = False) -> Array:
 
 
 def _spread(array: Array, strided: bool) -> Array:
-    """The same values, with two axes changed about in memory where asked for: BHTD lies there as BTHD does."""
+    """The same values, with two axes changed about in memory where asked for: BHTD lies there as BTHD does.
+
+    Where all along the first of four axes are the same, they lie there once: their stride is zero.
+    """
     if not strided or array.ndim < 3:
         return array
+    if array.ndim == 4 and array.shape[0] > 1 and (array == array[:1]).all():
+        return np.lib.stride_tricks.as_strided(array[:1].copy(), array.shape, (0, *array.strides[1:]))
     axes = (0, 1) if array.ndim == 3 else (1, 2)
     return np.ascontiguousarray(array.swapaxes(*axes)).swapaxes(*axes)
 

@@ -25,7 +25,8 @@ LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 
 
 @click.command("check")
-@click.argument("target", metavar="FILE.py[:NAME]", required=False)
+@click.argument("target", metavar="FILE.py[:NAME] | DUMP", required=False)
+@click.argument("other", metavar="[DUMP]", required=False)
 @spec_options
 @click.option("--layout", type=click.Choice(LAYOUTS), help="order of the candidate's axes")
 @click.option(
@@ -34,26 +35,33 @@ LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 @click.option("--init", metavar="JSON", help="arguments of its constructor")
 @click.option("--call", metavar="JSON", help="values for arguments of its call that qkv doesn't know")
 @click.option("--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight")
+@click.option(
+    "--tensor", "tensors", metavar="ROLE=NAME", multiple=True, help="what a dump's tensor is called: query=layers.3.q"
+)
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the report")
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number")
 @click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take")
 @click.option(
     "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
 )
+@click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
 @click.option("--verbose", "-v", is_flag=True, help="every probe, and every fault that could not be shown")
-def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
+def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Judge the attention in a file: right, or wrong and why.
+
+    A dump is a file of tensors that another program wrote (.safetensors, .npz, .pt, or a folder of .npy files): query,
+    key, value and output. Two dumps of one layer are compared with each other.
 
     Exit code: 0 right, 1 wrong, 2 bad usage, 3 undecided, 4 could not be run.
     """
     if target is None or not target.strip():
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
     from qkv.cli.ending import put
-    from qkv.debugger import judge
+    from qkv.debugger import judge, judge_pair
 
     request = request_from(target, options)
     try:
-        report = judge(request)
+        report = judge(request) if other is None else judge_pair(request, other)
         text = text_of(report, form, verbose)
     except SpecError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
@@ -82,7 +90,9 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
         seed=options["seed"],
         time_limit=options["time_limit"],
         memory_limit=options["memory_limit"],
+        sweep=options["sweep"],
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["check"] else "",
+        tensors=tensors_from(options["tensors"]),
     )
 
 
@@ -121,6 +131,24 @@ def _failed(request: Request, error: Exception) -> Report:
     file, _, name = str(request.target).rpartition(":") if ".py:" in str(request.target) else (request.target, "", "")
     why, hint = own_failure(error), "please report it, with the file that was judged"
     return Report(Verdict.FAILED, CandidateWords(name, file), why=why, hint=hint, repeat=request.repeat)
+
+
+def tensors_from(given: tuple[str, ...]) -> dict[str, str]:
+    """Names of a dump's tensors by role; a name alone is that of the layer.
+
+    Raises:
+        click.UsageError: a role or a name is empty, or a role is given twice.
+    """
+    named: dict[str, str] = {}
+    for text in given:
+        role, equals, name = text.partition("=")
+        role, name = (role, name) if equals else ("prefix", role)
+        if not role or not name:
+            raise click.UsageError(f"--tensor is {text!r}; write ROLE=NAME, as in --tensor query=layers.3.q")
+        if role in named:
+            raise click.UsageError(f"--tensor gives {role} twice: {named[role]} and {name}. Keep one of them")
+        named[role] = name
+    return named
 
 
 def _names(pairs: tuple[str, ...]) -> dict[str, str]:

@@ -144,6 +144,7 @@ class Report:
         rows: that row's weights and context, as they should be and as they are.
         spread: which rows are wrong, in words.
         wrong: which rows are wrong, as rows of booleans per head: ``wrong[head][query]``, of the first wrong sequence.
+        only_when: the rule for the sizes at which it is wrong, where it is right at others: ``key_len > 64``.
         faults: the fault, or the pair of faults, that reproduces the candidate.
         alternatives: other faults that give the same numbers on every probe.
         example: the smallest failing input.
@@ -164,6 +165,7 @@ class Report:
     rows: Sequence[RowPair] = ()
     spread: str = ""
     wrong: Sequence[Sequence[bool]] = ()
+    only_when: str | None = None
     faults: Sequence[NamedFault] = ()
     alternatives: Sequence[NamedFault] = ()
     example: Example | None = None

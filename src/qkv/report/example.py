@@ -15,7 +15,8 @@ MOST_NUMBERS = 60
 def example_of(inputs: Inputs, expected: Any, got: Any) -> Example:
     """The example's inputs by name, and the right and the given output of its first sequence."""
     query_len, key_len = inputs.lengths
-    tokens = f"{key_len} tokens" if query_len == key_len else f"{query_len} queries, {key_len} keys"
+    queries = "one query" if query_len == 1 else f"{query_len} queries"
+    tokens = f"{key_len} tokens" if query_len == key_len else f"{queries}, {key_len} keys"
     if inputs.query is not None:
         heads, dim = inputs.query.shape[1], inputs.query.shape[3]
         words = f"{tokens} of {dim} numbers, {'one head' if heads == 1 else f'{heads} heads'}"

@@ -34,6 +34,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "rows": [asdict(row) for row in report.rows],
         "spread": report.spread,
         "wrong": [list(head) for head in report.wrong],
+        "only_when": report.only_when,
         "stage": report.faults[0].stage if report.faults else None,
         "faults": [asdict(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],

@@ -110,6 +110,8 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "try", Text(report.hint, style="cyan")
     if report.first_disagreement is not None:
         yield "where", _where(report, room)
+    if report.only_when:
+        yield "only when", Text(report.only_when, style="yellow")
     for place, fault in enumerate(report.faults):
         yield "fault" if place == 0 else "and", _fault(fault, room)
     if report.alternatives:

@@ -1,0 +1,135 @@
+"""Size rules: sentences such as "key_len is no multiple of 64", and which of them fit what was seen at some sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qkv.probes.sizes import Size
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+Columns = Mapping[str, Numbers]
+"""Sizes side by side: one array a field."""
+
+AXES = ("key_len", "query_len", "head_dim", "value_dim", "batch", "num_heads", "num_kv_heads")
+MOST_JOINED = 2000
+"""Joined rules that are told apart by further calls at most."""
+
+BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class SizeRule:
+    """A sentence about sizes.
+
+    Attributes:
+        words: the sentence.
+        holds: for which sizes it is true.
+    """
+
+    words: str
+    holds: Callable[[Columns], Numbers]
+
+    def __and__(self, other: SizeRule) -> SizeRule:
+        return SizeRule(f"{self.words} and {other.words}", lambda at: self.holds(at) & other.holds(at))
+
+
+def columns(sizes: Sequence[Size]) -> Columns:
+    """The sizes side by side."""
+    names = (*AXES, "memory")
+    return {name: np.array([getattr(size, name) for size in sizes]) for name in names}
+
+
+def fitting(evidence: Mapping[Size, bool]) -> list[SizeRule]:
+    """Every rule that holds exactly where the evidence says so, the simplest first; two joined where no one does.
+
+    With one key its weight is one whatever the scores are, so that most faults can't be seen there.
+    """
+    clear = {size: wrong for size, wrong in evidence.items() if wrong or size.key_len > 1}
+    return (
+        _single(evidence) or _single(clear) or _joined(clear, every=False) or _joined(clear, every=True)[:MOST_JOINED]
+    )
+
+
+def _single(evidence: Mapping[Size, bool]) -> list[SizeRule]:
+    at, seen = columns(list(evidence)), np.array(list(evidence.values()))
+    return [rule for rule in _rules(at) if (rule.holds(at) == seen).all()] if not seen.all() else []
+
+
+def _joined(evidence: Mapping[Size, bool], *, every: bool) -> list[SizeRule]:
+    at, seen = columns(list(evidence)), np.array(list(evidence.values()))
+    wide = [(rule, holds) for rule in _rules(at, every=every) if (holds := rule.holds(at))[seen].all()]
+    beyond = np.array([holds[~seen] for _, holds in wide], dtype=np.float32).reshape(len(wide), -1)
+    pairs = np.argwhere(np.triu(beyond @ beyond.T == 0, k=1))
+    return [wide[right][0] & wide[left][0] for left, right in pairs]
+
+
+def telling(rules: Sequence[SizeRule], pool: Sequence[Size]) -> Size | None:
+    """The size of a pool that tells the rules apart best, the one with the least work of several; None if none does."""
+    if not pool:
+        return None
+    at = columns(pool)
+    holding = np.sum([rule.holds(at) for rule in rules], axis=0)
+    evenness = np.minimum(holding, len(rules) - holding)
+    best = int(evenness.max())
+    if best == 0:
+        return None
+    return min((size for size, even in zip(pool, evenness, strict=True) if even == best), key=lambda size: size.work)
+
+
+def _rules(at: Columns, *, every: bool = True) -> Iterator[SizeRule]:
+    """All rules, the simplest first; with numbers up to the largest that was seen, or only those of blocks."""
+    yield from _memory()
+    yield from _relations()
+    for axis in AXES:
+        top = int(at[axis].max())
+        numbers = range(1, top + 1) if every else [number for number in (1, *BLOCKS) if number <= top]
+        blocks = [block for block in BLOCKS if block <= top] if axis in AXES[:4] else []
+        yield from _of_one(axis, numbers, blocks)
+
+
+def _memory() -> Iterator[SizeRule]:
+    yield SizeRule("the arrays are not contiguous", lambda at: at["memory"] != "contiguous")
+    yield SizeRule("the arrays are strided", lambda at: at["memory"] == "strided")
+    yield SizeRule("the arrays are expanded", lambda at: at["memory"] == "expanded")
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], Numbers]] = {
+    ">": np.greater,
+    "is": np.equal,
+    "<": np.less,
+    "is not": np.not_equal,
+}
+
+
+def _relations() -> Iterator[SizeRule]:
+    for left, right in (("query_len", "key_len"), ("value_dim", "head_dim"), ("num_kv_heads", "num_heads")):
+        for words in ("<", ">", "is not", "is"):
+            yield _related(left, words, right)
+
+
+def _related(left: str, words: str, right: str) -> SizeRule:
+    return SizeRule(f"{left} {words} {right}", lambda at: _COMPARISONS[words](at[left], at[right]))
+
+
+def _of_one(axis: str, numbers: Sequence[int], blocks: Sequence[int]) -> Iterator[SizeRule]:
+    for block in blocks:
+        yield _left_over(axis, block, "is no multiple of", lambda rest: rest != 0)
+        yield _left_over(axis, block, "is a multiple of", lambda rest: rest == 0)
+        yield _left_over(axis, block, "is one more than a multiple of", lambda rest: rest == 1)
+    if blocks:
+        yield SizeRule(f"{axis} is no power of two", lambda at: (at[axis] & (at[axis] - 1)) != 0)
+    for number in numbers:
+        yield from (_compared(axis, words, number) for words in _COMPARISONS)
+
+
+def _left_over(axis: str, block: int, words: str, holds: Callable[[Numbers], Numbers]) -> SizeRule:
+    return SizeRule(f"{axis} {words} {block}", lambda at: holds(at[axis] % block))
+
+
+def _compared(axis: str, words: str, number: int) -> SizeRule:
+    return SizeRule(f"{axis} {words} {number}", lambda at: _COMPARISONS[words](at[axis], number))
