@@ -19,7 +19,7 @@ from qkv.spec import AttentionSpec
 def test_blocks_change_nothing(spec: AttentionSpec, call: Call, block: int) -> None:
     inputs = call.inputs(spec)
     np.testing.assert_allclose(
-        stream(spec, inputs, block=block), run_stages(spec, inputs).output, rtol=1e-12, atol=1e-12
+        stream(spec, inputs, block=(block, block)), run_stages(spec, inputs).output, rtol=1e-12, atol=1e-12
     )
 
 
@@ -32,7 +32,7 @@ def test_memory_grows_with_length_and_not_with_its_square() -> None:
 def _peak(spec: AttentionSpec, length: int) -> int:
     inputs = Call(query_len=length, key_len=length).inputs(spec)
     tracemalloc.start()
-    stream(spec, inputs, block=64)
+    stream(spec, inputs, block=(64, 64))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak

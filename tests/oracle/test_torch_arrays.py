@@ -26,7 +26,7 @@ def test_torch_and_numpy_agree(spec: AttentionSpec, call: Call) -> None:
     assert run.output.dtype == torch.float64
     for name in ("scores", "may_attend", "weights", "output"):
         np.testing.assert_allclose(getattr(run, name).numpy(), getattr(expected, name), rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(stream(spec, tensors, block=3).numpy(), expected.output, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(stream(spec, tensors, block=(3, 3)).numpy(), expected.output, rtol=1e-12, atol=1e-12)
 
 
 def test_the_slow_loop_reads_tensors() -> None:
@@ -49,7 +49,7 @@ def test_gradients_reach_every_parameter(route: str) -> None:
         projection_bias=True,
     )
     inputs = Call("tokens", seed=2).inputs(spec).map(lambda array: torch.from_numpy(array).requires_grad_())
-    output = run_stages(spec, inputs).output if route == "stages" else stream(spec, inputs, block=2)
+    output = run_stages(spec, inputs).output if route == "stages" else stream(spec, inputs, block=(2, 2))
     output.square().sum().backward()
     for array in inputs.arrays():
         assert array.grad is not None

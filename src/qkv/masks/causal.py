@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.mask import Array, Mask, Positions, Span
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,12 @@ class Causal(Mask):
     def allows(self, at: Positions) -> Array:
         """True where the key stands no more than ``ahead`` after the query."""
         return at.key <= at.query + self.ahead
+
+    def throughout(self, span: Span) -> bool | None:
+        """True where the last key may be seen from the first query, False where the first key is ahead of the last."""
+        if span.last_key <= span.first_query + self.ahead:
+            return True
+        return False if span.first_key > span.last_query + self.ahead else None
 
     def __str__(self) -> str:
         return f"causal({self.ahead})" if self.ahead else "causal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.mask import Array, Mask, Positions, Span
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,10 @@ class Everything(Mask):
     def allows(self, at: Positions) -> Array:
         """True everywhere."""
         return at.everywhere
+
+    def throughout(self, span: Span) -> bool | None:
+        """True."""
+        return True
 
     def __str__(self) -> str:
         return "everything"

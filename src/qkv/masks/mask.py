@@ -35,12 +35,26 @@ class Positions:
         return self.query == self.query + 0 * self.key
 
 
+@dataclass(frozen=True)
+class Span:
+    """Some queries beside some keys, by the absolute positions of the first and the last of each."""
+
+    first_query: int
+    last_query: int
+    first_key: int
+    last_key: int
+
+
 class Mask(ABC):
     """A rule that says which keys a query may attend to. True means *may attend*, always."""
 
     @abstractmethod
     def allows(self, at: Positions) -> Array:
         """Booleans that broadcast to ``(batch, head, query, key)``."""
+
+    def throughout(self, span: Span) -> bool | None:
+        """What the mask says of every pair in a span alike; None where the pairs have to be asked one by one."""
+        return None
 
     def parts(self) -> Iterator[Mask]:
         """The mask itself and every mask it is combined from."""
@@ -71,6 +85,11 @@ class And(Mask):
         """True where both masks allow it."""
         return self.left.allows(at) & self.right.allows(at)
 
+    def throughout(self, span: Span) -> bool | None:
+        """False where one mask hides the whole span, True where both allow it."""
+        sides = self.left.throughout(span), self.right.throughout(span)
+        return False if False in sides else None if None in sides else True
+
     def __str__(self) -> str:
         left = f"({self.left})" if isinstance(self.left, Or) else str(self.left)
         # Python reads a & b & c from the left, so an And on the right needs its brackets to be read back as it is.
@@ -89,6 +108,11 @@ class Or(Mask):
         """True where either mask allows it."""
         return self.left.allows(at) | self.right.allows(at)
 
+    def throughout(self, span: Span) -> bool | None:
+        """True where one mask allows the whole span, False where both hide it."""
+        sides = self.left.throughout(span), self.right.throughout(span)
+        return True if True in sides else None if None in sides else False
+
     def __str__(self) -> str:
         right = f"({self.right})" if isinstance(self.right, Or) else str(self.right)
         return f"{self.left} | {right}"
@@ -103,6 +127,11 @@ class Not(Mask):
     def allows(self, at: Positions) -> Array:
         """True where the mask does not allow it."""
         return ~self.of.allows(at)
+
+    def throughout(self, span: Span) -> bool | None:
+        """The opposite of what the mask says."""
+        said = self.of.throughout(span)
+        return None if said is None else not said
 
     def __str__(self) -> str:
         return f"~({self.of})" if isinstance(self.of, And | Or) else f"~{self.of}"

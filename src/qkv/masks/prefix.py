@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.mask import Array, Mask, Positions, Span
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,12 @@ class Prefix(Mask):
     def allows(self, at: Positions) -> Array:
         """True where the key is one of the first ``length``."""
         return at.key + 0 * at.query < self.length
+
+    def throughout(self, span: Span) -> bool | None:
+        """True where all keys are in the prefix, False where none is."""
+        if span.last_key < self.length:
+            return True
+        return False if span.first_key >= self.length else None
 
     def __str__(self) -> str:
         return f"prefix({self.length})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.mask import Array, Mask, Positions, Span
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,13 @@ class SlidingWindow(Mask):
     def allows(self, at: Positions) -> Array:
         """True where query and key are less than ``size`` apart."""
         return (at.query - at.key < self.size) & (at.key - at.query < self.size)
+
+    def throughout(self, span: Span) -> bool | None:
+        """True where the two farthest apart are within the window, False where the two nearest are not."""
+        if max(span.last_query - span.first_key, span.last_key - span.first_query) < self.size:
+            return True
+        nearest = max(span.first_query - span.last_key, span.first_key - span.last_query)
+        return False if nearest >= self.size else None
 
     def __str__(self) -> str:
         return f"window({self.size})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import array_api_compat
 
@@ -49,7 +49,7 @@ class Run:
     before: Mapping[Stage, Run] = field(default_factory=dict, repr=False)
     parts: Sequence[Run] = field(default=(), repr=False)
 
-    def but(self, **changes: Any) -> Run:
+    def but(self, **changes: Any) -> Self:
         """The same run with some tensors replaced."""
         # What dataclasses.replace does, without its checks: the diagnosis does this a hundred thousand times.
         changed = object.__new__(type(self))

@@ -3,25 +3,38 @@
 No row of scores is ever whole. The softmax keeps, for each query, the top score so far, the sum of the shares relative
 to it, and the values weighted by these shares; when a later block has a higher score, what is kept is shrunk to fit.
 Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+
+Heads are taken one at a time, so that a block fits into a processor's cache, and blocks of queries on several threads:
+matrix products and exponentials let go of Python's lock.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from qkv.masks import Positions
+from threadpoolctl import threadpool_limits
+
+from qkv.masks import Positions, Span
 from qkv.oracle import stages
 from qkv.oracle.inputs import Array, Inputs
 from qkv.oracle.run import Run
 from qkv.spec import AttentionSpec
 
-SCORE_STAGES = (stages.scores, stages.scale, stages.softcap, stages.bias, stages.mask)
+BLOCK = 512, 512
+"""Queries and keys of a block: its scores are 2 MiB, which stay in a processor's cache."""
+
+THREADS = os.cpu_count() or 1
 ALL = slice(None)
+Result = TypeVar("Result")
 
 
-def stream(spec: AttentionSpec, inputs: Inputs, *, block: int = 512) -> Array:
+def stream(spec: AttentionSpec, inputs: Inputs, *, block: tuple[int, int] = BLOCK) -> Array:
     """The output of ``run_stages``, ``(batch, query, width)``, made without any array of all queries by all keys.
 
     Args:
@@ -29,16 +42,81 @@ def stream(spec: AttentionSpec, inputs: Inputs, *, block: int = 512) -> Array:
         inputs: what to compute it from. A mask or a bias handed over is as large as its caller made it.
         block: how many queries and how many keys are taken at a time.
     """
-    run = stages.position(stages.heads(stages.project(Run(spec, inputs))))
+    run = stages.project(Run(spec, inputs))
+    parts = [part.context for part in contexts(spec, inputs, block=block)]
+    whole = run.xp.concat(parts, axis=2)  # 1 1 batch*head*query value_dim
     query_len, _ = inputs.lengths
-    whole = Block(spec, inputs, query=run.query, key=run.key, value=run.value, at=run.positions())
-    contexts = [context(whole.cut(queries, ALL), block) for queries in blocks(query_len, block)]
-    return stages.output(stages.merge(run.but(context=run.xp.concat(contexts, axis=2)))).output
+    context = run.xp.reshape(whole, (inputs.batch, spec.num_heads, query_len, whole.shape[-1]))
+    return stages.output(stages.merge(run.but(context=context))).output
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The context vectors of some queries of one head of one sequence.
+
+    Attributes:
+        batch: number of the sequence.
+        head: number of the query head.
+        queries: which queries.
+        context: ``(1, 1, query, value_dim)``.
+    """
+
+    batch: int
+    head: int
+    queries: slice
+    context: Array
+
+
+def contexts(
+    spec: AttentionSpec, inputs: Inputs, *, mixer: Array | None = None, block: tuple[int, int] = BLOCK
+) -> Iterator[Rows]:
+    """The context vectors in float64, one block of queries after the other, one head and sequence after the other.
+
+    Args:
+        spec: what to compute.
+        inputs: what to compute it from, in any precision.
+        mixer: ``(value_dim, channel)``, multiplies every context vector from the right. It is applied to the values,
+            so fewer channels cost less.
+        block: how many queries and how many keys are taken at a time.
+    """
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
+        yield from _in_turn(pool, _tasks(spec, inputs, mixer, block))
+
+
+def _tasks(
+    spec: AttentionSpec, inputs: Inputs, mixer: Array | None, block: tuple[int, int]
+) -> Iterator[Callable[[], Rows]]:
+    for batch, head, one in each_head(spec, inputs):
+        ready = _ready(one, mixer)
+        for queries in blocks(inputs.lengths[0], block[0]):
+
+            def task(batch: int = batch, head: int = head, ready: Block = ready, queries: slice = queries) -> Rows:
+                return Rows(batch, head, queries, _context(ready.cut(queries, ALL), block[1]))
+
+            yield task
+
+
+def _in_turn(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """The results of the tasks in their order; few are begun ahead, so that few are in memory or left to wait for."""
+    begun: deque[Future[Result]] = deque()
+    try:
+        for task in tasks:
+            begun.append(pool.submit(task))
+            if len(begun) > 2 * THREADS:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        for future in begun:
+            future.cancel()
+
+
+# --- one head, and blocks of it ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Block(Run):
-    """Some queries and some keys of a longer run. The stages see each of them at its position in the whole.
+    """Some queries and some keys of one head of a longer run. The stages see each at its position in the whole.
 
     Attributes:
         at: where these queries and keys stand.
@@ -54,20 +132,24 @@ class Block(Run):
         """Absolute positions of the queries and of the keys, ``(query,)`` and ``(key,)``."""
         return self.at.query[0, 0, :, 0], self.at.key[0, 0, 0, :]
 
-    def cut(self, queries: slice, keys: slice) -> Block:
-        """The block of some of these queries and some of these keys."""
-        inputs, positions = self.inputs, dataclasses.fields(Positions)
-        return Block(
-            self.spec,
-            inputs.but(may_attend=cut(inputs.may_attend, queries, keys), bias=cut(inputs.bias, queries, keys)),
+    def cut(self, queries: Any, keys: Any) -> Block:
+        """The block of some of these queries and some of these keys, as slices or as arrays of their numbers."""
+        inputs = self.inputs
+        if inputs.may_attend is not None or inputs.bias is not None:
+            inputs = inputs.but(may_attend=cut(inputs.may_attend, queries, keys), bias=cut(inputs.bias, queries, keys))
+        return self.but(
+            inputs=inputs,
             query=self.query[:, :, queries, :],
             key=self.key[:, :, keys, :],
             value=self.value[:, :, keys, :],
-            at=Positions(**{field.name: cut(getattr(self.at, field.name), queries, keys) for field in positions}),
+            at=Positions(*(cut(getattr(self.at, field.name), queries, keys) for field in _POSITIONS)),
         )
 
 
-def cut(array: Array | None, queries: slice, keys: slice) -> Array | None:
+_POSITIONS = dataclasses.fields(Positions)
+
+
+def cut(array: Array | None, queries: Any, keys: Any) -> Array | None:
     """A block of an array that broadcasts to ``(batch, head, query, key)``: an axis 1 long serves every block."""
     if array is None or array.ndim == 0:
         return array
@@ -80,65 +162,137 @@ def blocks(length: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
+def each_head(spec: AttentionSpec, inputs: Inputs) -> Iterator[tuple[int, int, Block]]:
+    """Each head of each sequence as an attention of its own, in float64, before rope: batch, head and the block."""
+    run = stages.project(Run(spec, inputs))
+    if run.query.ndim == 3 or spec.qk_norm is not None:
+        run = stages.heads(run)
+    at = run.positions()
+    for batch in range(inputs.batch):
+        for head in range(spec.num_heads):
+            yield batch, head, _one_head(run, at, batch, head)
+
+
+def _one_head(run: Run, at: Positions, batch: int, head: int) -> Block:
+    inputs, xp = run.inputs, run.xp
+    kv_head = head if run.key.shape[1] == run.spec.num_heads else head // run.spec.group_size
+    query, key, value = (
+        xp.astype(x[batch : batch + 1, one : one + 1], xp.float64, copy=False)
+        for x, one in ((run.query, head), (run.key, kv_head), (run.value, kv_head))
+    )
+    alone = Inputs(
+        query=query,
+        key=key,
+        value=value,
+        may_attend=_share(inputs.may_attend, batch, head),
+        bias=_share(inputs.bias, batch, head),
+        sinks=None if inputs.sinks is None else xp.astype(inputs.sinks[head : head + 1], xp.float64),
+    )
+    where = Positions(*(_share(getattr(at, field.name), batch, head) for field in _POSITIONS))
+    return Block(_spec_of(run.spec, head), alone, query=query, key=key, value=value, at=where)
+
+
+def _share(array: Array | None, batch: int, head: int) -> Array | None:
+    """One head's part of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
+    if array is None or array.ndim < 3:
+        return array
+    array = array if array.shape[-3] == 1 else array[..., head : head + 1, :, :]
+    return array if array.ndim < 4 or array.shape[0] == 1 else array[batch : batch + 1]
+
+
+def _spec_of(spec: AttentionSpec, head: int) -> AttentionSpec:
+    """The spec of one query head alone. What came before the heads is done."""
+    alibi, relative = spec.alibi, spec.relative_bias
+    return spec.but(
+        num_heads=1,
+        num_kv_heads=1,
+        qk_norm=None,
+        out_proj=False,
+        alibi=alibi and dataclasses.replace(alibi, slopes=(alibi.slopes_for(spec.num_heads)[head],)),
+        relative_bias=relative and dataclasses.replace(relative, table=(relative.table[head],)),
+    )
+
+
+# --- the softmax, block by block --------------------------------------------------------------------------------------
+
+
+def _ready(head: Block, mixer: Array | None) -> Block:
+    """The head in its positions, scaled, and with a last channel of ones in its value: their context is the total."""
+    turned, xp = stages.position(head), head.xp
+    value = head.value if mixer is None else xp.matmul(head.value, mixer)
+    return head.but(
+        query=turned.query * head.spec.scale_for(head.query.shape[-1]),
+        key=turned.key,
+        value=xp.concat([value, xp.ones_like(value[..., :1])], axis=-1),
+    )
+
+
 @dataclass(frozen=True)
 class Sums:
     """What is kept of the keys seen so far, for each query of a block.
 
     Attributes:
-        top: the highest score, ``(batch, head, query, 1)``.
-        total: the sum of ``exp(score - top)``, likewise.
-        context: the sum of the values, each times its ``exp(score - top)``, ``(batch, head, query, value_dim)``.
+        top: the highest score, ``(1, 1, query, 1)``.
+        context: the sum of the values, each times its ``exp(score - top)``; their last channel is one, so its sum is
+            the total of these shares.
     """
 
     top: Array
-    total: Array
     context: Array
 
 
-def context(rows: Block, size: int) -> Array:
-    """The context vectors of a block of queries over all keys, ``(batch, head, query, value_dim)``."""
-    sums = sums_before_any_key(rows)
+def _context(rows: Block, size: int) -> Array:
+    """The context vectors of a block of queries over all keys."""
+    sums = _before_any_key(rows)
     for keys in blocks(rows.key.shape[2], size):
         part = rows.cut(ALL, keys)
-        if bool(rows.xp.any(rows.spec.mask.allows(part.at))):
-            sums = with_block(sums, part)
-    return context_from(sums, rows)
+        sees = _sees(part)
+        if sees is not False:
+            sums = _with_block(sums, part, masked=sees is None)
+    return _weighted_mean(sums, rows)
 
 
-def sums_before_any_key(rows: Block) -> Sums:
-    """Nothing, or each head's sink, which has a score and no value."""
+def _sees(part: Block) -> bool | None:
+    """Whether the queries see all of these keys, or none of them; None where some do."""
+    query, key = part.token_positions()
+    said = part.spec.mask.throughout(Span(int(query[0]), int(query[-1]), int(key[0]), int(key[-1])))
+    if said is None and not bool(part.xp.any(part.spec.mask.allows(part.at))):
+        return False
+    handed = part.inputs.may_attend is not None or part.at.key_is_token is not None
+    return None if said and handed else said
+
+
+def _before_any_key(rows: Block) -> Sums:
+    """Nothing, or the head's sink, which has a score and no value."""
     xp = rows.xp
     nothing = xp.zeros_like(rows.query[..., :1])
-    sinks = rows.inputs.sinks if rows.spec.sinks else None
-    top = nothing - float("inf") if sinks is None else nothing + xp.reshape(sinks, (1, -1, 1, 1))
-    return Sums(top, total=xp.exp(top - finite(rows, top)), context=nothing + xp.zeros_like(rows.value[..., :1, :]))
+    context = nothing + xp.zeros_like(rows.value[..., :1, :])
+    if not rows.spec.sinks or rows.inputs.sinks is None:
+        return Sums(nothing - float("inf"), context)
+    return Sums(nothing + rows.inputs.sinks, xp.concat([context[..., :-1], nothing + 1], axis=-1))
 
 
-def with_block(sums: Sums, part: Run) -> Sums:
+def _with_block(sums: Sums, part: Block, *, masked: bool) -> Sums:
     """The sums with the keys of one more block in them."""
-    for stage in SCORE_STAGES:
-        part = stage(part)
-    xp = part.xp
-    top = xp.maximum(sums.top, xp.max(part.scores, axis=-1, keepdims=True))
-    kept = xp.exp(sums.top - finite(part, top))
-    shares = xp.exp(part.scores - finite(part, top))
-    return Sums(
-        top,
-        total=sums.total * kept + xp.sum(shares, axis=-1, keepdims=True),
-        context=sums.context * kept + xp.matmul(shares, part.value),
-    )
+    xp, run = part.xp, stages.bias(stages.softcap(stages.scores(part)))  # scaled already, see _ready
+    run = stages.mask(run) if masked else run
+    top = xp.maximum(sums.top, xp.max(run.scores, axis=-1, keepdims=True))
+    shares = xp.exp(run.scores - _finite(run, top))
+    kept = xp.exp(sums.top - _finite(run, top))
+    return Sums(top, sums.context * kept + xp.matmul(shares, part.value))
 
 
-def context_from(sums: Sums, rows: Block) -> Array:
+def _weighted_mean(sums: Sums, rows: Block) -> Array:
     """The weighted values over the sum of their weights, and the rule for empty rows where there were no weights."""
     xp, rule = rows.xp, rows.spec.empty_row
     empty = sums.top == -float("inf")
-    context = sums.context / xp.where(empty, xp.ones_like(sums.total), sums.total)
+    total = xp.where(empty, xp.ones_like(sums.top), sums.context[..., -1:])
+    context = sums.context[..., :-1] / total
     if rule == "uniform":
-        return xp.where(empty, xp.mean(rows.value, axis=2, keepdims=True), context)
+        return xp.where(empty, xp.mean(rows.value[..., :-1], axis=2, keepdims=True), context)
     return xp.where(empty, rows.array(0.0 if rule == "zero" else float("nan")), context)
 
 
-def finite(run: Run, top: Array) -> Array:
+def _finite(run: Run, top: Array) -> Array:
     """The top score, or 0 where there is none yet, so that it can be taken off a score of minus infinity."""
     return run.xp.where(run.xp.isfinite(top), top, run.xp.zeros_like(top))
