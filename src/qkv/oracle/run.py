@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import array_api_compat
 
@@ -13,6 +13,9 @@ from qkv.masks import Positions
 from qkv.oracle.inputs import Array, Inputs
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
+
+
+Own = TypeVar("Own", bound="Run")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Run:
     before: Mapping[Stage, Run] = field(default_factory=dict, repr=False)
     parts: Sequence[Run] = field(default=(), repr=False)
 
-    def but(self, **changes: Any) -> Self:
+    def but(self: Own, **changes: Any) -> Own:
         """The same run with some tensors replaced."""
         # What dataclasses.replace does, without its checks: the diagnosis does this a hundred thousand times.
         changed = object.__new__(type(self))
