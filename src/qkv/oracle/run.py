@@ -14,7 +14,6 @@ from qkv.oracle.inputs import Array, Inputs
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
-
 Own = TypeVar("Own", bound="Run")
 
 
