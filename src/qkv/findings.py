@@ -116,7 +116,7 @@ def _named(explanation: Explanation | None) -> list[NamedFault]:
 
 def _named_fault(variant: Variant, error: float) -> NamedFault:
     fault = variant.fault
-    return NamedFault(fault.id, fault.stage.value, fault.title, fault.explanation, fault.repair, variant.note, error)
+    return NamedFault(fault.id, str(fault.stage), fault.title, fault.explanation, fault.repair, variant.note, error)
 
 
 def _inputs_changed(trial: Trial) -> NamedFault:

@@ -11,6 +11,7 @@ from qkv.faults.fault import (
     Variant as Variant,
     fault as fault,
 )
+from qkv.faults.gradient import GRADIENT_FAULTS as GRADIENT_FAULTS
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from qkv.oracle import Inputs, Replacements, Run
+from qkv.oracle import BackwardReplacements, Inputs, Replacements, Run
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -35,11 +36,13 @@ class Variant:
         fault: the fault.
         replacements: the stages that it replaces.
         note: what tells this way from the fault's other ways: ``the scale is 1/sqrt(embed_dim)``; may be empty.
+        backward: the stages that it replaces on the way back, for a fault of gradients, which replaces no others.
     """
 
     fault: Fault
     replacements: Replacements
     note: str = ""
+    backward: BackwardReplacements = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Fault:
 
     Attributes:
         id: its name in the catalogue: ``causal-one-ahead``.
-        stage: the first stage that does another thing than it should.
+        stage: the first stage that does another thing than it should; ``gradient`` for the whole of the backward pass.
         title: what is wrong, in a few words.
         explanation: why that gives wrong numbers and what one sees, for somebody who is learning.
         repair: what to write instead, as code.
@@ -81,7 +84,7 @@ class Fault:
     """
 
     id: str
-    stage: Stage
+    stage: Stage | Literal["gradient"]
     title: str
     explanation: str
     repair: str

@@ -126,8 +126,12 @@ def softmax(back: Backward) -> Backward:
     A row's weights sum to one, so only what a weight's gradient has above the row's mean counts; by weight, that mean
     is ``sum_j w_j dw_j = do · sum_j w_j v_j = do · o`` (Dao et al. 2022, "FlashAttention", section B.2).
     """
+    return less_the_mean(back, delta(back))
+
+
+def less_the_mean(back: Backward, mean: Array) -> Backward:
+    """The gradients of scores and sinks, where ``mean`` is what is taken off the gradient of a row's weights."""
     xp = back.run.xp
-    mean = delta(back)
     scores = back.run.weights * (back.weights - mean)
     empty = xp.max(back.run.before[Stage.SOFTMAX].scores, axis=-1, keepdims=True) == -float("inf")
     back = back.but(scores=xp.where(empty, xp.zeros_like(scores), scores))
