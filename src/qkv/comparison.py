@@ -6,7 +6,7 @@ Its bar is what rounding at the candidate's precision does to a plain implementa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -190,10 +190,7 @@ def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0)
             and tables of angles in this dtype would.
     """
     rng = np.random.default_rng(draw)
-
-    def near(array: Floats) -> Floats:
-        moved = array if draw == 0 else array * (1 + EPSILON[dtype] * rng.uniform(-1, 1, array.shape))
-        return round_to(moved, dtype)
+    near = rounder(dtype, draw, rng)
 
     def rounding(stage: StageFunction) -> StageFunction:
         def rounded(before: Run) -> Run:
@@ -211,6 +208,16 @@ def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0)
             base = spec.rope.base * (1 + EPSILON[dtype] * rng.uniform(-1, 1))
             spec = spec.but(rope=replace(spec.rope, base=base))
         return run_stages(spec, inputs, {name: rounding(stage) for name, stage in stages.items()})
+
+
+def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats], Floats]:
+    """A function that rounds arrays to ``dtype``; for draws above 0, each entry moved within its rounding before."""
+
+    def near(array: Floats) -> Floats:
+        moved = array if draw == 0 else array * (1 + EPSILON[dtype] * rng.uniform(-1, 1, array.shape))
+        return round_to(moved, dtype)
+
+    return near
 
 
 _TENSORS = ("query", "key", "value", "scores", "weights", "context", "output")
