@@ -11,7 +11,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 def test_the_readme_opens_with_a_wrong_attention_and_its_report(tmp_path: Path) -> None:
     from qkv.adapters.host import Host
-    from qkv.debugger import Request, judge
+    from qkv.debugger import judge
+    from qkv.request import Request
 
     text = (ROOT / "README.md").read_text()
     file = tmp_path / "attention.py"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from typing import Any
 from qkv.adapters.calling import Caller
 from qkv.adapters.construction import Construction, Sizes, fitted_to
 from qkv.adapters.dump import is_dump
-from qkv.adapters.host import Host
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, readings
-from qkv.adapters.process import HostProcess
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -26,38 +23,10 @@ from qkv.findings import failed, report_on, words_of
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Report
+from qkv.request import Request
 from qkv.settling import Trial, settle
 from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asks.
-
-    Attributes:
-        target: ``file.py:Name``, or the object itself.
-        given: fields of the spec, as in its JSON form.
-        whole_spec: whether ``given`` is a whole spec, in which a missing field means its default.
-        conventions: what was said of the candidate itself.
-        seed: seed of every random number.
-        time_limit: seconds that one call may take.
-        memory_limit: bytes that the candidate may take.
-        repeat: the command that asks the same again.
-        sweep: whether to try many more sizes than usual.
-        tensors: names of a dump's tensors by role, where they are unusual.
-    """
-
-    target: Any
-    given: Mapping[str, Any] = field(default_factory=dict)
-    whole_spec: bool = False
-    conventions: Conventions = field(default_factory=Conventions)
-    seed: int = 0
-    time_limit: float = 20.0
-    memory_limit: int = 4 * 2**30
-    repeat: str = ""
-    sweep: bool = False
-    tensors: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(
@@ -155,8 +124,7 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
     if is_dump(request.target):
         return judge_dump(_of_dump(request))
     if host is None:
-        from_file = isinstance(request.target, str | Path)
-        host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit) if from_file else Host()
+        host = request.host()
     try:
         return _judged(host, request)
     finally:
@@ -189,14 +157,14 @@ def _of_dump(request: Request) -> DumpRequest:
         said.mask_meaning,
         request.time_limit,
         request.memory_limit,
-        _repeat(request),
+        request.command("check"),
     )
 
 
 def _judged(host: Hosting, request: Request) -> Report:
-    words, repeat = CandidateWords(name=_name(request.target), file=_file(request.target)), _repeat(request)
+    words, repeat = CandidateWords(name=request.name, file=request.file), request.command("check")
     try:
-        facts = host.open(str(request.target) if isinstance(request.target, Path) else request.target)
+        facts = host.open(request.to_open)
         words = words_of(facts)
         trial, diagnosis = _decided(_settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
@@ -330,19 +298,3 @@ def _unless_gone(trial: Trial) -> None:
     for _, error in trial.refused:
         if error.fatal:
             raise error
-
-
-def _name(target: Any) -> str:
-    if isinstance(target, str | Path):
-        return str(target).rpartition(":")[2] if ".py:" in str(target) or ".py" not in str(target) else ""
-    return str(getattr(target, "__name__", type(target).__name__))
-
-
-def _file(target: Any) -> str:
-    return str(target).partition(".py")[0] + ".py" if isinstance(target, str | Path) and ".py" in str(target) else ""
-
-
-def _repeat(request: Request) -> str:
-    if request.repeat or not isinstance(request.target, str | Path):
-        return request.repeat
-    return f"qkv check {shlex.quote(str(request.target))} --seed {request.seed}"

@@ -21,7 +21,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from qkv.adapters.host import Host
 from qkv.cli.options import given_fields
-from qkv.debugger import Request, judge
+from qkv.debugger import judge
+from qkv.request import Request
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

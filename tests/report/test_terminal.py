@@ -12,10 +12,11 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from command_line import FILES
-from qkv.debugger import Request, judge
+from qkv.debugger import judge
 from qkv.report import CandidateWords, NamedFault, ProbeResult, Report, Verdict
 from qkv.report.plain import encodable, harmless
 from qkv.report.terminal import print_report, report_text, terminal
+from qkv.request import Request
 
 
 def plain(width: int = 100) -> Console:

@@ -18,8 +18,8 @@ from qkv.errors import SpecError
 from qkv.vocabulary import Layout, MaskMeaning
 
 if TYPE_CHECKING:
-    from qkv.debugger import Request
     from qkv.report import Report
+    from qkv.request import Request
 
 LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 
@@ -79,14 +79,14 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
     Raises:
         click.UsageError: one of them can't be read.
     """
-    from qkv.debugger import Request
+    from qkv.request import Request
 
     given, whole = given_fields(options)
     return Request(
         target=target,
         given=given,
         whole_spec=whole,
-        conventions=_conventions(options),
+        conventions=conventions_from(options),
         seed=options["seed"],
         time_limit=options["time_limit"],
         memory_limit=options["memory_limit"],
@@ -96,7 +96,8 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
     )
 
 
-def _conventions(options: Mapping[str, Any]) -> Any:
+def conventions_from(options: Mapping[str, Any]) -> Any:
+    """What the options say of the candidate itself."""
     from qkv.adapters.opening import Conventions
 
     return Conventions(
@@ -114,13 +115,17 @@ def text_of(report: Report, form: str, verbose: bool = False) -> str:
     if form == "json":
         from qkv.report import to_json
 
-        # What this terminal or pipe can't encode JSON can say in another way.
-        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        unsayable = r"[\ud800-\udfff]" if codecs.lookup(encoding).name == "utf-8" else r"[^\x00-\x7f]"
-        return re.sub(unsayable, lambda one: json.dumps(one[0])[1:-1], to_json(report)) + "\n"
+        return encodable_json(to_json(report))
     from qkv.report.terminal import report_text, terminal
 
     return report_text(report, terminal(), verbose=verbose)
+
+
+def encodable_json(text: str) -> str:
+    """JSON as stdout can take it: what this terminal or pipe can't encode JSON can say in another way."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    unsayable = r"[\ud800-\udfff]" if codecs.lookup(encoding).name == "utf-8" else r"[^\x00-\x7f]"
+    return re.sub(unsayable, lambda one: json.dumps(one[0])[1:-1], text) + "\n"
 
 
 def _failed(request: Request, error: Exception) -> Report:

@@ -11,6 +11,7 @@ COMMANDS = {
     "check": "is this attention right? if not: where, which fault, and the repair",
     "demo": "a wrong attention being named, with its report",
     "faults": "the faults that are known, and what each does",
+    "identify": "which attention is this? read from outside, without any spec",
     "shapes": "the shape of every stage, before anything runs",
     "spec": "a spec file, a Hugging Face config or flags as one sentence",
 }

@@ -14,8 +14,9 @@ from qkv.cli.ending import FAILED, put
 @click.command("demo")
 def command() -> None:
     """Judge an attention with a fault in it, and show the report."""
-    from qkv.debugger import Request, judge
+    from qkv.debugger import judge
     from qkv.report import Verdict
+    from qkv.request import Request
 
     file = Path(qkv.__file__).parent / "demo" / "causal_attention.py"
     put(f"{file.name}, an attention that runs, trains, and is wrong:\n\n{file.read_text(encoding='utf-8')}\n")

@@ -15,7 +15,7 @@ SCHEMA = 1
 
 def to_json(report: Report) -> str:
     """The report as indented JSON. Numbers that JSON lacks are written as the strings ``nan``, ``inf`` and ``-inf``."""
-    return json.dumps(_plain(to_mapping(report)), indent=2, ensure_ascii=False)
+    return json.dumps(plain(to_mapping(report)), indent=2, ensure_ascii=False)
 
 
 def to_mapping(report: Report) -> dict[str, Any]:
@@ -51,13 +51,14 @@ def _short(fault: NamedFault) -> dict[str, Any]:
     return {"id": fault.id, "stage": fault.stage, "title": fault.title, "note": fault.note, "error": fault.error}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value with arrays as lists, and numbers that JSON lacks as strings."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

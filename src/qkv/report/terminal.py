@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from textwrap import dedent
@@ -18,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.report.document import Example, NamedFault, Report, RowPair, Verdict
-from qkv.report.plain import encodable, harmless
+from qkv.report.page import INDENT, headline, page
+from qkv.report.plain import harmless
 from qkv.spec import describe
 
 MARKS = {
@@ -29,11 +29,6 @@ MARKS = {
 }
 NARROWEST = 60
 """Columns; in fewer, rows of numbers and code could not be read."""
-
-INDENT = 12
-"""Columns in front of every line of a section: its title stands there."""
-
-_TAIL = re.compile(r"(?:\x1b\[[0-9;]*m| )+$")
 
 WIDE = 66
 """Columns from which on the table of probes says what each exposes."""
@@ -61,14 +56,9 @@ def print_report(report: Report, console: Console, *, verbose: bool = False) -> 
 def report_text(report: Report, console: Console, *, verbose: bool = False) -> str:
     """The report as the console's encoding, width and colours have it: see :func:`print_report`."""
     report, room = harmless(report), console.width - INDENT
-    with console.capture() as captured:
-        console.print(_headline(report))
-        for title, content in (*_findings(report, room), *_grounds(report, room, verbose)):
-            console.print(_section(title, content))
-        if report.repeat:
-            console.print(Text.assemble(("  repeat    ", "bold"), report.repeat), soft_wrap=True)
-    lines = [_TAIL.sub(lambda tail: tail[0].replace(" ", ""), line) for line in captured.get().splitlines()]
-    return encodable("\n".join(lines) + "\n", console.encoding or "utf-8")
+    mark, style = MARKS[report.verdict]
+    sections = (*_findings(report, room), *_grounds(report, room, verbose))
+    return page(headline(mark, report.verdict.value, style, report.candidate), sections, report.repeat, console)
 
 
 def as_text(report: Report, width: int = 100) -> str:
@@ -77,27 +67,6 @@ def as_text(report: Report, width: int = 100) -> str:
     console = Console(file=stream, width=width, no_color=True, highlight=False, force_terminal=False)
     print_report(report, console)
     return stream.getvalue()
-
-
-def _headline(report: Report) -> Text:
-    mark, style = MARKS[report.verdict]
-    candidate = report.candidate
-    place = f"{candidate.file}:{candidate.line}" if candidate.file and candidate.line else candidate.file
-    about = ", ".join(part for part in (candidate.kind, candidate.framework, candidate.dtype) if part)
-    line = Text.assemble((f"{mark} {report.verdict.value}", style), "  ", (candidate.name or place, "bold"))
-    if about:
-        line.append(f"  {about}", "dim")
-    if place and candidate.name:
-        line.append(f"  {place}", "dim")
-    return line
-
-
-def _section(title: str, content: RenderableType) -> RenderableType:
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=INDENT - 3, style="bold")
-    grid.add_column(ratio=1, overflow="fold")
-    grid.add_row(title, content)
-    return Padding(grid, (0, 0, 1, 2))
 
 
 def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]:

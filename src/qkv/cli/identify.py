@@ -1,0 +1,77 @@
+"""``qkv identify``: which attention does a black box compute?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Any
+
+import click
+
+from qkv.cli.check import LAYOUTS, conventions_from, encodable_json, tensors_from
+from qkv.cli.values import Memory, Seconds
+from qkv.errors import SpecError
+from qkv.spec.field_table import LARGEST_SIZE
+from qkv.vocabulary import MaskMeaning
+
+SIZE = click.IntRange(min=1, max=LARGEST_SIZE)
+
+
+@click.command("identify")
+@click.argument("target", metavar="FILE.py:NAME | DUMP", required=False)
+@click.option("--heads", "num_heads", type=SIZE, help="query heads")
+@click.option("--kv-heads", "num_kv_heads", type=SIZE, help="key/value heads")
+@click.option("--head-dim", type=SIZE, help="channels of one head's query and key")
+@click.option("--value-dim", type=SIZE, help="channels of one head's value")
+@click.option("--layout", type=click.Choice(LAYOUTS), help="order of the axes")
+@click.option("--mask-argument", type=click.Choice(MaskMeaning.__args__), help="what its mask argument means")  # type: ignore[attr-defined]
+@click.option("--init", metavar="JSON", help="arguments of its constructor")
+@click.option("--call", metavar="JSON", help="values for arguments of its call that qkv doesn't know")
+@click.option("--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight")
+@click.option(
+    "--tensor", "tensors", metavar="ROLE=NAME", multiple=True, help="what a dump's tensor is called: query=layers.3.q"
+)
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number")
+@click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take")
+@click.option("--memory-limit", type=Memory(), default="4G", help="what it may take: 500M or 4G; 0 for no limit")
+@click.option("--verbose", "-v", is_flag=True, help="every input that the answer was held against")
+def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
+    """Read from outside which attention a function or a dump computes: scale, mask, positions and all.
+
+    The spec in the JSON form is one that qkv check --spec takes.
+
+    Exit code: 0 read, 2 bad usage, 3 read in part, 4 not read.
+    """
+    if target is None or not target.strip():
+        raise click.UsageError("which attention? qkv identify kernel.py:attention, or qkv identify dump.safetensors")
+    from qkv.cli.ending import put
+    from qkv.identifier import name_it
+    from qkv.request import Request
+
+    sizes = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
+    request = Request(
+        target=target,
+        given={name: options[name] for name in sizes if options[name] is not None},
+        conventions=conventions_from(options),
+        seed=options["seed"],
+        time_limit=options["time_limit"],
+        memory_limit=options["memory_limit"],
+        tensors=tensors_from(options["tensors"]),
+        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["identify"] else "",
+    )
+    try:
+        identity = name_it(request)
+    except SpecError as error:
+        raise click.UsageError(str(error)) from None
+    put(_text(identity, form, verbose))
+    raise SystemExit(identity.exit_code)
+
+
+def _text(identity: Any, form: str, verbose: bool) -> str:
+    from qkv.report.identity_form import identity_text, identity_to_json
+    from qkv.report.terminal import terminal
+
+    if form == "json":
+        return encodable_json(identity_to_json(identity))
+    return identity_text(identity, terminal(), verbose=verbose)

@@ -1,0 +1,137 @@
+"""Biases: what is added to the scores, read where query and key are zero."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from qkv.identification.box import Floats
+from qkv.positions.alibi import alibi_slopes
+
+
+@dataclass(frozen=True)
+class Biases:
+    """What is added to one head's scores.
+
+    Attributes:
+        kind: ``none``, ``alibi`` (a slope), ``distance`` (a table) or ``position`` (a matrix).
+        slope: alibi's slope.
+        signed: whether keys ahead of the query are rewarded; None where there are none.
+        slope_error: how far off it may be.
+        table: ``distance`` to number; zero at the query itself where that is seen.
+        matrix: ``(query, key)``, each row less its own mean; NaN where hidden.
+    """
+
+    kind: str
+    slope: float = 0.0
+    signed: bool | None = None
+    slope_error: float = 0.0
+    table: dict[int, float] | None = None
+    matrix: Floats | None = None
+
+    def added(self, distance: np.ndarray) -> Floats:
+        """What is added to the scores, ``(query, key)``.
+
+        Args:
+            distance: of each key from each query, as many of them as the matrix has where there is one.
+        """
+        if self.kind == "alibi":
+            sloped: Floats = self.slope * (distance if self.signed else -np.abs(distance)).astype(float)
+            return sloped
+        if self.table is not None:
+            table = self.table
+            return np.array([[table.get(int(step), 0.0) for step in row] for row in distance])
+        return np.zeros(distance.shape) if self.matrix is None else np.nan_to_num(self.matrix)
+
+
+def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> Biases:
+    """The bias in a head, from the weights of queries and keys of zeros.
+
+    Args:
+        even: the weights, ``(query, key)``.
+        allowed: which of them count.
+        noise: relative error of a weight.
+        offset: position of the first query.
+    """
+    with np.errstate(all="ignore"):
+        logs = np.where(allowed & (even > 0), np.log(even), np.nan)
+    seen = np.isfinite(logs).sum(axis=-1) > 0
+    if not seen.any():
+        return Biases("none")
+    rows = np.full_like(logs, np.nan)
+    rows[seen] = logs[seen] - np.nanmean(logs[seen], axis=-1, keepdims=True)
+    spread = float(np.nanmax(np.abs(rows)))
+    least = 64 * noise * max(1.0, float(np.nanmax(np.abs(logs))))
+    if spread <= least:
+        return Biases("none")
+    distance = np.arange(even.shape[1])[None, :] - (np.arange(even.shape[0]) + offset)[:, None]
+    for signed in (False, True):
+        fitted = _sloped(rows, -np.abs(distance) if not signed else distance, least)
+        if fitted is not None:
+            ahead = bool((np.isfinite(rows) & (distance > 0)).any())
+            return Biases("alibi", fitted[0], signed if ahead else None, fitted[1])
+    table = _by_distance(rows, distance, least)
+    if table is not None:
+        return Biases("distance", table=table)
+    return Biases("position", matrix=rows)
+
+
+def _sloped(rows: Floats, along: np.ndarray, least: float) -> tuple[float, float] | None:
+    """The slope and its error with which the rows follow a regressor; None where they don't."""
+    regressor = np.where(np.isfinite(rows), along, np.nan).astype(float)
+    many = np.isfinite(regressor).sum(axis=-1) > 1
+    regressor = regressor[many] - np.nanmean(regressor[many], axis=-1, keepdims=True)
+    square = float(np.nansum(regressor**2))
+    if square == 0.0:
+        return None
+    slope = float(np.nansum(regressor * rows[many])) / square
+    off = np.nanmax(np.abs(rows[many] - slope * regressor))
+    return (slope, float(least / square**0.5)) if off <= 2 * least else None
+
+
+def _by_distance(rows: Floats, distance: np.ndarray, least: float) -> dict[int, float] | None:
+    """The number of each distance, rows being known up to a number of their own; None where no table makes them."""
+    steps = np.unique(distance[np.isfinite(rows)])
+    place = {int(step): number for number, step in enumerate(steps)}
+    kept = [row for row in range(len(rows)) if np.isfinite(rows[row]).any()]
+    equations, right = [], []
+    for number, row in enumerate(kept):
+        for key in np.flatnonzero(np.isfinite(rows[row])):
+            line = np.zeros(len(steps) + len(kept))
+            line[place[int(distance[row, key])]] = 1.0
+            line[len(steps) + number] = 1.0
+            equations.append(line)
+            right.append(rows[row, key])
+    if len(right) <= len(steps):
+        return None
+    solution, *_ = np.linalg.lstsq(np.array(equations), np.array(right), rcond=None)
+    if np.abs(np.array(equations) @ solution - right).max() > 4 * least:
+        return None
+    zero = solution[place[0]] if 0 in place else solution[: len(steps)].mean()
+    return {int(step): float(solution[number] - zero) for step, number in place.items()}
+
+
+def slopes_named(slopes: list[float], error: float) -> str:
+    """The formula that makes these slopes; empty where none does."""
+    count = len(slopes)
+    close = [1e-4 * abs(slope) + 4 * error for slope in slopes]
+
+    def same(others: list[float]) -> bool:
+        return all(abs(a - b) <= room for a, b, room in zip(slopes, others, close, strict=True))
+
+    if same(alibi_slopes(count)):
+        return (
+            "alibi's own slopes, 2^(-8 h / num_heads)"
+            if count & (count - 1) == 0
+            else "alibi's own slopes, interpolated"
+        )
+    if same([2.0 ** (-8 * (head + 1) / count) for head in range(count)]):
+        return "2^(-8 h / num_heads), without alibi's interpolation"
+    if same([2.0 ** (-8 * head / count) for head in range(count)]):
+        return "2^(-8 h / num_heads) counted from head 0"
+    ratios = [b / a for a, b in itertools.pairwise(slopes) if a]
+    if len(ratios) > 1 and max(ratios) - min(ratios) <= 1e-4 * abs(ratios[0]):
+        return f"a geometric row with ratio {ratios[0]:.6g}"
+    return ""

@@ -1,0 +1,47 @@
+"""The identity of a black box: read, held against fresh inputs, and put into the report's document."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qkv.errors import SpecError
+from qkv.identification.box import Box
+from qkv.identification.examination import examine
+from qkv.identification.reproduction import reproduced
+from qkv.identification.routing import Routing
+from qkv.identification.wording import estimates_of, per_head, pictures_of, readings_of, spec_of, undecided_of
+from qkv.report import CandidateWords
+from qkv.report.identity import Identity
+
+
+def identity_of(box: Box, routing: Routing, words: CandidateWords, repeat: str, seed: int) -> Identity:
+    """Which attention the box computes.
+
+    Raises:
+        CandidateError: it can't be called, or its values carry no code.
+    """
+    found = examine(box, routing, np.random.default_rng([seed, 1]))
+    undecided = undecided_of(found)
+    try:
+        spec = spec_of(found)
+    except SpecError as error:
+        return Identity(
+            words, per_head=per_head(found), undecided=undecided, why=f"no spec says this: {error}", repeat=repeat
+        )
+    results = reproduced(found, spec, np.random.default_rng([seed, 2]))
+    errors = [worst for _, worst in results if worst is not None]
+    worst = max(errors) if errors else None
+    if worst is not None and worst > 1.0:
+        undecided.append("something that this spec does not say: fresh inputs give other numbers (see the probes)")
+    return Identity(
+        words,
+        spec,
+        per_head(found),
+        estimates_of(found),
+        [*box.words, *readings_of(found)],
+        undecided,
+        pictures_of(found),
+        worst,
+        [result for result, _ in results],
+        repeat=repeat,
+    )

@@ -1,0 +1,180 @@
+"""Mask rules: which of the named masks makes the sets that were seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import gcd
+
+import numpy as np
+
+from qkv.identification.visibility import Lengths
+from qkv.masks import Causal, Dilated, Documents, Everything, GlobalTokens, Mask, Prefix, SlidingWindow
+from qkv.oracle import Inputs
+from qkv.oracle.run import Run
+from qkv.spec import AttentionSpec
+from qkv.spec.attention_spec import QueryOffset
+
+Sets = Mapping[Lengths, np.ndarray]
+"""What may be attended to, ``(query, key)``, by lengths."""
+
+MOST_OFFSET = 64
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A mask that makes every set that was seen.
+
+    Attributes:
+        mask: the mask.
+        offsets: positions of the first query under which it does, the usual ones first.
+        documents: document number of each token, where the mask keeps documents apart.
+        shown: whether the mask hides anything at these lengths.
+    """
+
+    mask: Mask
+    offsets: tuple[QueryOffset, ...]
+    documents: tuple[int, ...] | None = None
+    shown: bool = True
+
+
+def rule_of(sets: Sets, square: Lengths) -> Rule | None:
+    """The simplest rule that makes these sets; None where there is none.
+
+    Args:
+        sets: what was seen.
+        square: the lengths to derive rules from, equal ones.
+    """
+    for mask, documents in _candidates(sets[square]):
+        offsets = tuple(offset for offset in _offsets(mask) if _makes(mask, offset, documents, sets))
+        if offsets:
+            return Rule(mask, offsets, documents, mask != Everything())
+    return None
+
+
+def _offsets(mask: Mask) -> Iterator[QueryOffset]:
+    yield "bottom_right"
+    yield "top_left"
+    if mask != Everything():
+        yield from range(1, MOST_OFFSET)
+
+
+def _makes(mask: Mask, offset: QueryOffset, documents: tuple[int, ...] | None, sets: Sets) -> bool:
+    """Whether the mask makes every set. A query without keys may show none of them, or all alike."""
+    for lengths, seen in sets.items():
+        right: np.ndarray = allowed_by(mask, offset, lengths, documents)
+        spread_evenly = ~right.any(axis=-1, keepdims=True) & seen.all(axis=-1, keepdims=True)
+        if ((seen & ~spread_evenly) != right).any():
+            return False
+    return True
+
+
+def allowed_by(
+    mask: Mask, offset: QueryOffset, lengths: Lengths, documents: tuple[int, ...] | None = None
+) -> np.ndarray:
+    """The set that a mask makes, ``(query, key)``."""
+    numbers = None if documents is None else documents_for(documents, max(lengths))[None, : lengths[1]]
+    inputs = Inputs(query=np.zeros((1, 1, lengths[0], 1)), key=np.zeros((1, 1, lengths[1], 1)), document=numbers)
+    at = Run(AttentionSpec(mask=mask, query_offset=offset), inputs).positions()
+    made: np.ndarray = np.broadcast_to(np.asarray(mask.allows(at)), (1, 1, *lengths))[0, 0]
+    return made
+
+
+def documents_for(documents: tuple[int, ...], length: int) -> np.ndarray:
+    """Document numbers of a sequence of another length: blocks of one size go on, other documents end with the last."""
+    sizes = np.bincount(documents)
+    if len(sizes) > 1 and (sizes[:-1] == sizes[0]).all() and sizes[-1] <= sizes[0]:
+        return np.arange(length) // sizes[0]
+    known = np.array(documents[:length])
+    return np.concatenate([known, np.full(max(length - len(known), 0), documents[-1])])
+
+
+def _candidates(seen: np.ndarray) -> Iterator[tuple[Mask, tuple[int, ...] | None]]:
+    """Masks that may make a set of equal lengths, the simplest first."""
+    everywhere = np.ones_like(seen)
+    for mask in _by_distance(seen, everywhere):
+        yield mask, None
+    leading = _leading(np.asarray(seen.all(axis=0)))
+    for count in (leading, *range(1, leading)):
+        rest = np.arange(seen.shape[1])[None, :] >= count
+        for mask in _by_distance(seen, everywhere & rest):
+            yield mask | Prefix(count), None
+    both = min(leading, _leading(np.asarray(seen.all(axis=1))))
+    if both:
+        inner = (np.arange(seen.shape[0])[:, None] >= both) & (np.arange(seen.shape[1])[None, :] >= both)
+        for mask in _by_distance(seen, inner):
+            yield mask | GlobalTokens(both), None
+    documents = _documents(seen)
+    if documents is not None:
+        numbers = np.array(documents)
+        for mask in _by_distance(seen, numbers[:, None] == numbers[None, :]):
+            yield (Documents() if mask == Everything() else mask & Documents()), documents
+
+
+def _leading(flags: np.ndarray) -> int:
+    """How many are True before the first that isn't."""
+    return int(np.argmin(flags)) if not flags.all() else 0
+
+
+def _documents(seen: np.ndarray) -> tuple[int, ...] | None:
+    """Document numbers, a new one where neighbours don't see each other; None where that is never or always."""
+    joined = np.diagonal(seen, -1) | np.diagonal(seen, 1)
+    if joined.all() or not joined.any():
+        return None
+    return tuple(int(number) for number in np.concatenate([[0], np.cumsum(~joined)]))
+
+
+def _by_distance(seen: np.ndarray, region: np.ndarray) -> Iterator[Mask]:
+    """Masks of the distance alone that make the set within a region."""
+    by_distance: dict[int, bool] = {}
+    distance = np.arange(seen.shape[1])[None, :] - np.arange(seen.shape[0])[:, None]
+    for step in range(int(distance.min()), int(distance.max()) + 1):
+        here = seen[region & (distance == step)]
+        if len(here) == 0:
+            continue
+        if here.any() != here.all():
+            return
+        by_distance[step] = bool(here.any())
+    seen_at = [step for step, is_seen in by_distance.items() if is_seen]
+    if not seen_at:
+        return
+    low, high = min(seen_at), max(seen_at)
+    band = _band(None if low == min(by_distance) else low, None if high == max(by_distance) else high)
+    within = [step for step in by_distance if low <= step <= high]
+    if all(by_distance[step] for step in within):
+        yield band
+        return
+    stride = reduce(gcd, seen_at)
+    if stride > 1:
+        # The ends of a dilated set stand where the last multiple is, so any bound up to the next one makes it.
+        for bounded in _dilated_bands(low, high, stride, by_distance):
+            if all(by_distance[step] == (step % stride == 0) for step in within):
+                yield Dilated(stride) if bounded == Everything() else bounded & Dilated(stride)
+
+
+def _dilated_bands(low: int, high: int, stride: int, by_distance: Mapping[int, bool]) -> Iterator[Mask]:
+    least, most = min(by_distance), max(by_distance)
+    bottom = None if low - stride < least else low
+    top = None if high + stride > most else high
+    yield _band(bottom, top)
+    if bottom is not None and top is not None and -bottom != top:
+        yield _band(bottom - stride + 1, top)
+
+
+def _band(low: int | None, high: int | None) -> Mask:
+    """``low <= key - query <= high``, None for no bound."""
+    if low is None:
+        return Everything() if high is None else Causal(high)
+    if high is None:
+        return ~Causal(low - 1)
+    if low == -high:
+        return SlidingWindow(high + 1)
+    if -low > high:
+        return Causal(high) & SlidingWindow(-low + 1)
+    return SlidingWindow(high + 1) & ~Causal(low - 1)
+
+
+def drawn(allowed: np.ndarray) -> str:
+    """A set as a picture: one line a query, ``#`` where it may attend."""
+    return "\n".join("".join("#" if may else "." for may in row) for row in allowed)

@@ -1,0 +1,134 @@
+"""Opening: the sizes and the layout with which a function can be called, and acts like attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.calling import Caller
+from qkv.adapters.function import function_readings
+from qkv.adapters.messages import Facts
+from qkv.adapters.opening import Conventions
+from qkv.errors import CandidateError
+from qkv.identification.box import Box, FunctionBox, Sizes
+from qkv.identification.routing import Routing, routing_of
+from qkv.spec import AttentionSpec
+
+HEADS = (6, 8, 4, 12, 16, 2, 32, 3, 1)
+WIDTHS = (8, 16, 64, 32, 128, 4)
+TOKENS = (7, 5, 8, 16, 12, 10, 32, 6, 4, 64, 9, 20, 24, 128)
+MOST_TRIES = 120
+"""Sizes and layouts that are tried before the function is given up."""
+
+
+def opened(
+    caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions, rng: np.random.Generator
+) -> tuple[Box, Routing]:
+    """The function in the first layout and sizes in which it mixes tokens head by head, and where its heads lead.
+
+    Args:
+        caller: calls it.
+        facts: what it says of itself.
+        given: sizes that are known: ``num_heads``, ``num_kv_heads``, ``head_dim``, ``value_dim``.
+        said: its layout and further arguments, as far as they are known.
+        rng: draws the inputs.
+
+    Raises:
+        CandidateError: it can't be called in any way, or mixes no tokens in any.
+    """
+    first_error: CandidateError | None = None
+    ran: list[tuple[Box, Routing]] = []
+    for box in islice(_boxes(caller, facts, given, said), MOST_TRIES):
+        try:
+            routing = routing_of(box, rng)
+        except CandidateError as error:
+            if error.fatal:
+                raise
+            first_error = first_error or error
+            continue
+        if routing.is_attention:
+            return box, routing
+        ran.append((box, routing))
+        if len(ran) == 12:
+            break
+    usable = [(box, routing) for box, routing in ran if routing.is_usable]
+    if usable:
+        return usable[0]
+    if ran:
+        raise CandidateError(
+            "in no layout does one head's output mix the values of one key/value head, so this is no attention that "
+            "can be read from outside",
+            hint="if it is one, say its axes and sizes: --layout BTHD --heads 8 --head-dim 64",
+        )
+    assert first_error is not None
+    raise first_error
+
+
+def _boxes(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions) -> Iterator[Box]:
+    refused: list[CandidateError] = []
+    for sizes in _sizes(given):
+        spec = AttentionSpec(
+            num_heads=sizes.num_heads,
+            num_kv_heads=sizes.num_kv_heads,
+            head_dim=sizes.head_dim,
+            value_dim=sizes.value_dim,
+            out_proj=False,
+        )
+        try:
+            readings = list(
+                function_readings(
+                    caller, facts, spec, layout=said.layout, mask_meaning=said.mask_meaning,  # type: ignore[arg-type]
+                    extra=dict(said.call), heads_said=True,
+                )
+            )  # fmt: skip
+        except CandidateError as error:
+            refused.append(error)
+            continue
+        for layout in dict.fromkeys(reading.layout for reading in readings):
+            reading = next(reading for reading in readings if reading.layout == layout)
+            batched = reading.abilities.batched
+            yield FunctionBox(
+                reading,
+                Sizes(
+                    reading.spec.num_heads,
+                    reading.spec.kv_heads,
+                    sizes.head_dim,
+                    sizes.value_dim,
+                    sizes.tokens,
+                    batched,
+                ),
+            )
+    if refused and len(refused) == sum(1 for _ in _sizes(given)):
+        raise refused[0]
+
+
+def _sizes(given: Mapping[str, Any]) -> Iterator[Sizes]:
+    """Sizes to try: those that are given, and the others in the order of how usual they are, one changed at a time."""
+    seen: set[Sizes] = set()
+    heads = [given["num_heads"]] if "num_heads" in given else list(HEADS)
+    widths = [given["head_dim"]] if "head_dim" in given else list(WIDTHS)
+    usual = (heads[0], widths[0], TOKENS[0])
+    choices = [
+        usual,
+        *((number, usual[1], usual[2]) for number in heads[1:]),
+        *((usual[0], width, usual[2]) for width in widths[1:]),
+        *((usual[0], usual[1], tokens) for tokens in TOKENS[1:]),
+        *((number, width, usual[2]) for number in heads[1:] for width in widths[1:]),
+    ]
+    for number, width, tokens in choices:
+        for shared in _shared(number, given):
+            sizes = Sizes(number, shared, width, given.get("value_dim") or width, tokens)
+            if sizes not in seen:
+                seen.add(sizes)
+                yield sizes
+
+
+def _shared(num_heads: int, given: Mapping[str, Any]) -> list[int]:
+    """Numbers of key/value heads to try: fewer than query heads first, since that shows how they are shared."""
+    if given.get("num_kv_heads"):
+        return [given["num_kv_heads"]]
+    divisor = next((number for number in (3, 2) if num_heads % number == 0 and num_heads > number), 1)
+    return list(dict.fromkeys((num_heads // divisor, num_heads)))

@@ -1,0 +1,115 @@
+"""Reproduction: the oracle under the spec that was read, beside the box, on inputs that were not used for reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qkv.comparison import expectation
+from qkv.errors import CandidateError
+from qkv.identification.box import Floats
+from qkv.identification.found import Found
+from qkv.identification.mask_rules import documents_for
+from qkv.identification.precision import coarser
+from qkv.oracle import Inputs, run_stages
+from qkv.report import ProbeResult
+from qkv.spec import AttentionSpec
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """One input that the spec is held against."""
+
+    name: str
+    lengths: tuple[int, int]
+    gain: float = 1.0
+
+
+def fresh_inputs(found: Found) -> list[Fresh]:
+    """Inputs of several lengths, the box's own first."""
+    tokens = found.box.sizes.tokens
+    inputs = [
+        Fresh(f"{tokens} tokens", (tokens, tokens)),
+        Fresh(f"{tokens} tokens, high scores", (tokens, tokens), 6.0),
+    ]
+    longer = max((lengths for lengths in found.view.sights if lengths[0] == lengths[1]), key=lambda lengths: lengths[0])
+    if longer[0] > tokens:
+        inputs.append(Fresh(f"{longer[0]} tokens", longer))
+    by_position = next((read.matrix for read in found.biases if read.matrix is not None), None)
+    if by_position is not None:  # known at the lengths that it was read at, and no others
+        return [fresh for fresh in inputs if fresh.lengths <= by_position.shape]
+    unequal = [lengths for lengths in found.view.sights if lengths[0] != lengths[1]]
+    return [*inputs, *(Fresh(f"{queries} queries, {keys} keys", (queries, keys)) for queries, keys in unequal)]
+
+
+def reproduced(found: Found, spec: AttentionSpec, rng: np.random.Generator) -> list[tuple[ProbeResult, float | None]]:
+    """For each fresh input how the spec does on it, and its largest error in units of what rounding allows."""
+    results: list[tuple[ProbeResult, float | None]] = []
+    for fresh in fresh_inputs(found):
+        try:
+            error, allowed, worst = _held_against(found, spec, fresh, rng)
+        except CandidateError as refusal:
+            results.append((ProbeResult(fresh.name, "", None, None, None, refusal.message), None))
+            continue
+        results.append((ProbeResult(fresh.name, "", worst <= 1.0, error, allowed), worst))
+    return results
+
+
+def _held_against(
+    found: Found, spec: AttentionSpec, fresh: Fresh, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    sizes, lengths = found.box.sizes, fresh.lengths
+    batch = 2 if sizes.batched and not found.dropout else 1
+    query = fresh.gain * rng.normal(size=(batch, sizes.num_heads, lengths[0], sizes.head_dim))
+    key = rng.normal(size=(batch, sizes.num_kv_heads, lengths[1], sizes.head_dim))
+    value = rng.normal(size=(batch, sizes.num_kv_heads, lengths[1], sizes.value_dim))
+    with np.errstate(all="ignore"):
+        run = run_stages(spec.but(num_kv_heads=None), _as_read(found, query, key, value, lengths))
+        expected = expectation(
+            run, coarser(found.box.dtype, found.precision), judge_empty_rows=found.empty_row is not None
+        )
+    got = _given(found, query, key, value)
+    merged = np.transpose(got, (0, 2, 1, 3)).reshape(batch, lengths[0], -1)
+    compared = expected.compare(merged)
+    return compared.max_error, float(expected.tolerance.max()), compared.worst
+
+
+def _as_read(found: Found, query: Floats, key: Floats, value: Floats, lengths: tuple[int, int]) -> Inputs:
+    """The inputs as the box routes them, one key/value head per query head, with what no spec can say handed over."""
+    routing = found.routing
+    heads = list(routing.kv_head)
+    queries = [head if other < 0 else other for head, other in enumerate(routing.query_head)]
+    value = value[:, heads]
+    if routing.channels is not None:
+        value = value[..., list(routing.channels)]
+    inputs = Inputs(query=query[:, queries], key=key[:, heads], value=value)
+    if found.sinks is not None:
+        inputs = inputs.but(sinks=found.sinks[0])
+    rule = found.one_rule
+    if rule is not None and rule.documents is not None:
+        numbers = documents_for(rule.documents, max(lengths))[: lengths[1]]
+        inputs = inputs.but(document=np.repeat(numbers[None], len(query), axis=0))
+    if rule is None:
+        inputs = inputs.but(may_attend=found.allowed(lengths)[None])
+    if any(read.matrix is not None for read in found.biases):
+        inputs = inputs.but(bias=_matrices(found, lengths)[None])
+    return inputs
+
+
+def _matrices(found: Found, lengths: tuple[int, int]) -> Floats:
+    """The biases by position of all heads, ``(head, query, key)``, cut to these lengths."""
+    rows = np.zeros((len(found.biases), *lengths))
+    for head, read in enumerate(found.biases):
+        if read.matrix is not None:
+            rows[head] = np.nan_to_num(read.matrix[: lengths[0], : lengths[1]])
+    return rows
+
+
+def _given(found: Found, query: Floats, key: Floats, value: Floats) -> Floats:
+    """The box's context; where it drops weights, that of its weights without the dropping."""
+    if not found.dropout:
+        return found.box.context(query, key, value)
+    value = value[:, list(found.routing.kv_head)]
+    context: Floats = found.reader.weights(query, key) @ value
+    return context

@@ -1,0 +1,222 @@
+"""Scores from weights: what a query and a key are made into before the softmax.
+
+Within a row, ``log w_ij - log w_ik`` is a difference of scores, free of the row's sum. A key of zeros has the score
+zero, so beside one every score can be read. Two questions follow: along one direction, how does the score grow with the
+query (softcap, normalisation)? And which bilinear form ``query @ M @ key`` is it (scale, rope)?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from qkv.comparison import EPSILON
+from qkv.identification.box import Floats, Sizes
+from qkv.identification.precision import smallest_normal
+from qkv.identification.weights import WeightReader
+
+LADDER = ("float64", "float32", "float16", "bfloat16")
+"""Precisions that the scores may have been computed in, finest first."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One row to read scores in.
+
+    Attributes:
+        heads: the query heads that are read here: they may all attend to the same keys.
+        row: the query.
+        reference: the visible key that is held at zero.
+        keys: the other visible keys.
+        lengths: ``query_len`` and ``key_len``.
+    """
+
+    heads: tuple[int, ...]
+    row: int
+    reference: int
+    keys: tuple[int, ...]
+    lengths: tuple[int, int]
+
+
+def places(allowed: np.ndarray) -> list[Place]:
+    """For each set of heads that may attend alike, the row that sees most.
+
+    Args:
+        allowed: ``(head, query, key)``.
+    """
+    found: dict[bytes, list[int]] = {}
+    for head, pairs in enumerate(allowed):
+        found.setdefault(pairs.tobytes(), []).append(head)
+    result = []
+    for heads in found.values():
+        pairs = allowed[heads[0]]
+        row = int(np.argmax(pairs.sum(axis=-1)))
+        keys = np.flatnonzero(pairs[row])
+        if len(keys) < 2:
+            continue
+        # The reference stands farthest from the query, so that the nearest keys are there to be read.
+        reference = int(max(keys, key=lambda key: abs(int(key) - row)))
+        others = tuple(int(key) for key in keys if key != reference)
+        result.append(Place(tuple(heads), row, reference, others, (pairs.shape[0], pairs.shape[1])))
+    return result
+
+
+class ScoreReader:
+    """Reads differences of scores at one place.
+
+    Args:
+        reader: reads the weights.
+        place: the row and its reference.
+    """
+
+    def __init__(self, reader: WeightReader, place: Place) -> None:
+        self.reader, self.place = reader, place
+        self.sizes: Sizes = reader.box.sizes
+        self.still = self.differences(np.zeros((1, self.sizes.head_dim)), np.zeros((1, self.sizes.head_dim)))[0]
+
+    def differences(self, query: Floats, key: Floats) -> Floats:
+        """Score of each key minus the reference's, ``(batch, head, key)``; NaN where a weight is too small to tell.
+
+        Args:
+            query: every query's direction, ``(batch, head_dim)``, for all heads; or ``(batch, num_heads, head_dim)``.
+            key: every key's but the reference's, likewise.
+        """
+        place, sizes = self.place, self.sizes
+        query = query if query.ndim == 3 else np.repeat(query[:, None], sizes.num_heads, axis=1)
+        key = key if key.ndim == 3 else np.repeat(key[:, None], sizes.num_kv_heads, axis=1)
+        queries = np.repeat(query[:, :, None], place.lengths[0], axis=2)
+        keys = np.repeat(key[:, :, None], place.lengths[1], axis=2)
+        keys[:, :, place.reference] = 0.0
+        weights = self.reader.weights(queries, keys)[:, list(place.heads), place.row]
+        least = smallest_normal(self.reader.box.dtype)
+        with np.errstate(all="ignore"):
+            logs = np.where(weights > least, np.log(weights), np.nan)
+        difference: Floats = logs[..., list(place.keys)] - logs[..., [place.reference]]
+        return difference
+
+    def moved(self, query: Floats, key: Floats) -> Floats:
+        """The same without the bias: what query and key have changed."""
+        return self.differences(query, key) - self.still
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How scores grow along one direction.
+
+    Attributes:
+        normalised: whether the length of the query, or of the key, makes no difference.
+        softcap: ``c`` of ``c * tanh(score / c)``; None where scores grow in a straight line.
+        softcap_error: how far off it may be.
+        precision: the finest precision that explains the readings.
+        odd: whether neither explains them, so that this is no (capped) product.
+    """
+
+    normalised: bool
+    softcap: float | None
+    softcap_error: float
+    precision: str
+    odd: bool = False
+
+
+STEPS: Floats = 2.0 ** np.arange(-4.0, 11.0)
+"""Lengths of the query, one sequence each."""
+
+
+def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
+    """How the score grows with the query's length, at the first head and the key that moves most."""
+    width = scores.sizes.head_dim
+    direction = rng.normal(size=width)
+    direction /= np.linalg.norm(direction)
+    along = 0.5 * np.repeat(direction[None], len(STEPS), axis=0)
+    read = scores.moved(STEPS[:, None] * along, along)
+    # Of all heads and keys the one that moves most at the first step: rope may have turned another out of the way.
+    head, key = np.unravel_index(np.nanargmax(np.abs(read[0])), read.shape[1:])
+    line = read[:, head, key]
+    with np.errstate(all="ignore"):
+        kept = np.isfinite(line) & (np.abs(line) > 0)
+    steps, line = STEPS[kept], line[kept]
+    finest = EPSILON[scores.reader.box.dtype]
+    for precision in LADDER:
+        noise = EPSILON[precision]
+        if noise < finest or len(line) < 4:
+            continue
+        allowed = 64 * noise * np.maximum(np.abs(line), 1.0)
+        if _is_flat(line, allowed):
+            return Growth(True, None, 0.0, precision)
+        if _is_straight(steps, line, allowed):
+            return Growth(False, None, 0.0, precision)
+        cap = _cap(steps, line, noise)
+        if cap is not None and _is_capped(steps, line, cap[0], allowed):
+            return Growth(False, cap[0], cap[1], precision)
+    return Growth(False, None, 0.0, "bfloat16", odd=True)
+
+
+def _is_flat(line: Floats, allowed: Floats) -> bool:
+    return bool((np.abs(line - line[-1]) <= allowed + 1e-4 * np.abs(line[-1])).all())
+
+
+def _is_straight(steps: Floats, line: Floats, allowed: Floats) -> bool:
+    slope = line[-1] / steps[-1]
+    return bool((np.abs(line - slope * steps) <= allowed).all())
+
+
+def _cap(steps: Floats, line: Floats, noise: float) -> tuple[float, float] | None:
+    """The cap and its error, from the doubling rule ``tanh(2x) = 2 tanh(x) / (1 + tanh(x)^2)``."""
+    ratio = 2 * line[:-1] / line[1:] - 1
+    bent = np.flatnonzero((ratio > 0) & (ratio < 0.99))
+    if not len(bent):
+        return None
+    # Where the curve bends by about half, cap and slope tell apart best.
+    best = bent[np.argmin(np.abs(ratio[bent] - 0.5))]
+    cap = abs(line[best]) / ratio[best] ** 0.5
+    return float(cap), float(cap * max(noise * 8 / ratio[best], 1e-12))
+
+
+def _is_capped(steps: Floats, line: Floats, cap: float, allowed: Floats) -> bool:
+    steep = np.abs(line) < 0.9 * cap
+    if not steep.any():
+        return False
+    slope = uncapped(line[steep], cap)[-1] / steps[steep][-1]
+    return bool((np.abs(line - cap * np.tanh(slope * steps / cap)) <= 8 * allowed).all())
+
+
+def uncapped(scores: Floats, cap: float | None) -> Floats:
+    """Scores as they were before the cap."""
+    if cap is None:
+        return scores
+    with np.errstate(all="ignore"):
+        free: Floats = cap * np.arctanh(scores / cap)
+    return free
+
+
+def forms(scores: ScoreReader, grown: Growth) -> Floats:
+    """The bilinear form ``M`` in ``score = query @ M @ key``, ``(head, key, head_dim, head_dim)``.
+
+    Normalised queries and keys have the root mean square 1 here, as qk-norm gives them.
+    """
+    width = scores.sizes.head_dim
+    one = np.eye(width)
+    length = 1.0 if grown.normalised else _length(scores, grown)
+    rows = []
+    for channel in range(width):
+        read = scores.moved(length * np.repeat(one[channel][None], width, axis=0), length * one)
+        rows.append(np.moveaxis(uncapped(read, grown.softcap), 0, -1))
+    form: Floats = np.stack(rows, axis=2)
+    unit = width if grown.normalised else length**2
+    return form / unit
+
+
+def _length(scores: ScoreReader, grown: Growth) -> float:
+    """A length of query and key that brings the scores near 2: large enough to read, small enough not to saturate."""
+    width = scores.sizes.head_dim
+    length, most = 1.0, 2.0 if grown.softcap is None else min(2.0, 0.5 * grown.softcap)
+    for _ in range(6):
+        read = scores.moved(length * np.eye(width), length * np.eye(width))
+        size = float(np.nanmax(np.abs(read)))
+        if not np.isfinite(size) or size == 0.0:
+            return length
+        if 0.5 * most <= size <= 2 * most:
+            break
+        length *= (most / size) ** 0.5
+    return length

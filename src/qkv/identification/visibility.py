@@ -1,0 +1,86 @@
+"""Visibility: which keys get a weight at all, for several lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qkv.errors import CandidateError
+from qkv.identification.box import Floats
+from qkv.identification.weights import WeightReader
+
+Lengths = tuple[int, int]
+"""``query_len`` and ``key_len``."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What was seen at one pair of lengths.
+
+    Attributes:
+        allowed: ``(head, query, key)``: which weights are above zero.
+        even: the weights of queries and keys of zeros, ``(head, query, key)``.
+        settled: whether other queries and keys leave the same weights above zero.
+    """
+
+    allowed: np.ndarray
+    even: Floats
+    settled: bool
+
+
+def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> Sight:
+    """What the box lets each query see.
+
+    Raises:
+        CandidateError: it doesn't take these lengths.
+    """
+    sizes = reader.box.sizes
+    query = np.zeros((1, sizes.num_heads, lengths[0], sizes.head_dim))
+    key = np.zeros((1, sizes.num_kv_heads, lengths[1], sizes.head_dim))
+    even = reader.weights(query, key)[0]
+    drawn = reader.weights(rng.normal(size=query.shape), 0.5 * rng.normal(size=key.shape))[0]
+    with np.errstate(invalid="ignore"):
+        seen, allowed = drawn != 0, even != 0
+    # Nothing but NaN for zeros: they are divided by their own length.
+    usable = np.isfinite(even)
+    allowed, seen = np.where(usable, allowed, seen & np.isfinite(drawn)), seen & np.isfinite(drawn)
+    return Sight(allowed, even, bool((allowed == seen).all()))
+
+
+@dataclass
+class View:
+    """Everything that was seen, by lengths.
+
+    Attributes:
+        sights: by ``(query_len, key_len)``.
+        refused: lengths that the box doesn't take.
+    """
+
+    sights: dict[Lengths, Sight] = field(default_factory=dict)
+    refused: dict[Lengths, str] = field(default_factory=dict)
+
+    def look(self, reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> Sight | None:
+        """The sight at these lengths; None where the box doesn't take them."""
+        if lengths in self.sights:
+            return self.sights[lengths]
+        if lengths in self.refused:
+            return None
+        try:
+            self.sights[lengths] = sight(reader, lengths, rng)
+        except CandidateError as error:
+            if error.fatal:
+                raise
+            self.refused[lengths] = error.message
+            return None
+        return self.sights[lengths]
+
+    def of_head(self, head: int) -> Mapping[Lengths, np.ndarray]:
+        """What one head's queries may attend to, by lengths."""
+        return {lengths: seen.allowed[head] for lengths, seen in self.sights.items()}
+
+    @property
+    def square(self) -> Lengths:
+        """The largest lengths that are equal, or else the largest."""
+        return max(self.sights, key=lambda lengths: (lengths[0] == lengths[1], lengths[1]))

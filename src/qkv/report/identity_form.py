@@ -1,0 +1,86 @@
+"""The identity as one JSON object and as text; neither computes anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from qkv.report.document import ProbeResult
+from qkv.report.identity import Identity
+from qkv.report.json_form import SCHEMA, plain
+from qkv.report.page import headline, page
+from qkv.report.plain import harmless
+from qkv.spec import describe, spec_to_mapping
+
+
+def identity_to_mapping(identity: Identity) -> dict[str, Any]:
+    """The identity as plain dicts and lists. ``spec`` has the fields of a spec file, and a check accepts it."""
+    spec = identity.spec
+    return {
+        "schema": SCHEMA,
+        "candidate": asdict(identity.candidate),
+        "spec": None if spec is None else spec_to_mapping(spec),
+        "sentence": "" if spec is None else describe(spec),
+        "known": identity.known,
+        "per_head": [dict(head) for head in identity.per_head],
+        "errors": {name: estimate.error for name, estimate in identity.estimates.items()},
+        "estimates": {name: asdict(estimate) for name, estimate in identity.estimates.items()},
+        "readings": list(identity.readings),
+        "undecided": list(identity.undecided),
+        "rivals": list(identity.rivals),
+        "pictures": dict(identity.pictures),
+        "reproduced": identity.reproduced,
+        "probes": [asdict(probe) for probe in identity.probes],
+        "why": identity.why,
+        "hint": identity.hint,
+        "detail": identity.detail,
+        "repeat": identity.repeat,
+    }
+
+
+def identity_to_json(identity: Identity) -> str:
+    """The identity as indented JSON."""
+    return json.dumps(plain(identity_to_mapping(identity)), indent=2, ensure_ascii=False)
+
+
+def identity_text(identity: Identity, console: Console, *, verbose: bool = False) -> str:
+    """The identity as text for a terminal. ``verbose`` adds every input that the spec was held against."""
+    identity = harmless(identity)
+    mark, style = ("!", "bold magenta")
+    said = "not read"
+    if identity.spec is not None:
+        mark, said, style = ("✓", "read", "bold green") if identity.known else ("?", "read in part", "bold yellow")
+    sections = ((title, Text("\n".join(lines))) for title, lines in _sections(identity, verbose) if lines)
+    return page(headline(mark, said, style, identity.candidate), sections, identity.repeat, console)
+
+
+def _sections(identity: Identity, verbose: bool) -> Iterator[tuple[str, Sequence[str]]]:
+    yield "why", [identity.why] if identity.why else []
+    yield "", identity.detail.splitlines()
+    yield "try", [identity.hint] if identity.hint else []
+    yield "computes", [] if identity.spec is None else [describe(identity.spec)]
+    yield "read", identity.readings
+    for name, drawn in identity.pictures.items():
+        yield "picture", [name, *drawn.splitlines()]
+    yield "or", identity.rivals
+    yield "open", identity.undecided
+    yield "held to", [_probe(probe) for probe in identity.probes] if verbose else [_in_short(identity)]
+
+
+def _in_short(identity: Identity) -> str:
+    taken = [probe for probe in identity.probes if probe.agrees is not None]
+    if not taken:
+        return "nothing: no fresh input was taken"
+    same = sum(bool(probe.agrees) for probe in taken)
+    return f"{same} of {len(taken)} fresh inputs give the same numbers under this spec"
+
+
+def _probe(probe: ProbeResult) -> str:
+    if probe.agrees is None:
+        return f"{probe.name}: not taken ({probe.note})"
+    return f"{probe.name}: {'same' if probe.agrees else 'other'} numbers, off by {probe.max_error:.1g}"

@@ -1,0 +1,77 @@
+"""Request: what a user asks of a candidate, and who holds it meanwhile."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qkv.adapters.host import Host
+from qkv.adapters.messages import Hosting
+from qkv.adapters.opening import Conventions
+from qkv.adapters.process import HostProcess
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks.
+
+    Attributes:
+        target: ``file.py:Name``, or the object itself.
+        given: fields of the spec, as in its JSON form.
+        whole_spec: whether ``given`` is a whole spec, in which a missing field means its default.
+        conventions: what was said of the candidate itself.
+        seed: seed of every random number.
+        time_limit: seconds that one call may take.
+        memory_limit: bytes that the candidate may take.
+        repeat: the command that asks the same again.
+        sweep: whether to try many more sizes than usual.
+        tensors: names of a dump's tensors by role, where they are unusual.
+    """
+
+    target: Any
+    given: Mapping[str, Any] = field(default_factory=dict)
+    whole_spec: bool = False
+    conventions: Conventions = field(default_factory=Conventions)
+    seed: int = 0
+    time_limit: float = 20.0
+    memory_limit: int = 4 * 2**30
+    repeat: str = ""
+    sweep: bool = False
+    tensors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def from_file(self) -> bool:
+        """Whether the candidate stands in a file."""
+        return isinstance(self.target, str | Path)
+
+    @property
+    def to_open(self) -> Any:
+        """What a host opens."""
+        return str(self.target) if self.from_file else self.target
+
+    @property
+    def name(self) -> str:
+        """The candidate's name as far as it is known before it is loaded."""
+        if self.from_file:
+            return self.to_open.rpartition(":")[2] if ".py:" in self.to_open or ".py" not in self.to_open else ""
+        return str(getattr(self.target, "__name__", type(self.target).__name__))
+
+    @property
+    def file(self) -> str:
+        """The candidate's file; empty for an object."""
+        return self.to_open.partition(".py")[0] + ".py" if self.from_file and ".py" in self.to_open else ""
+
+    def host(self) -> Hosting:
+        """Who holds the candidate: a process of its own for a file, this process for an object."""
+        if self.from_file:
+            return HostProcess(time_limit=self.time_limit, memory_limit=self.memory_limit)
+        return Host()
+
+    def command(self, verb: str) -> str:
+        """The command line that asks the same again; empty for an object."""
+        if self.repeat or not self.from_file:
+            return self.repeat
+        return f"qkv {verb} {shlex.quote(self.to_open)} --seed {self.seed}"
