@@ -21,6 +21,9 @@ from qkv.strength import strength
 from qkv.whereabouts import whereabouts
 
 UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbers"
+MOST_STEPS = 7
+"""Steps of a sequence that are written out."""
+
 NOT_A_NUMBER = "what it gives is not a number anywhere, so nothing can be told from its numbers"
 
 
@@ -39,7 +42,7 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
     base: dict[str, Any] = {
         "candidate": words_of(facts, trial.dtype),
         "spec": trial.reading.spec,
-        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions],
+        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions, *cache_words(trial)],
         "probes": [*probe_results(trial), *(size_results(sweep) if sweep is not None else ())],
         "repeat": repeat,
         "printed": trial.printed,
@@ -68,7 +71,8 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
 
 
 def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
-    failing = next(observation for observation in trial.observations if not observation.comparison.agrees)
+    wrong = [observation for observation in trial.observations if not observation.comparison.agrees]
+    failing = min(wrong, key=lambda observation: bool(observation.probe.inputs.steps))
     faults = _named(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
@@ -80,6 +84,10 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
     if not faults and trial.doubts and not elsewhere_right:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
         return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)
+    if not faults and failing.probe.inputs.steps:
+        why = "right when it is given the whole sequence; bit by bit, with its cache, its numbers are other ones"
+        hint = "no fault explains them: if its cache is used as it is meant to be (see 'held to'), it is wrong"
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
     where = whereabouts(failing, diagnosis)
     by_size = failing.probe.name.startswith(SIZE)  # which is small already
     shown = failing if by_size else smallest(trial, diagnosis) or failing
@@ -96,6 +104,19 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else UNEXPLAINED,
         **base,
     )
+
+
+def cache_words(trial: Trial) -> list[str]:
+    """What was done with the candidate's cache, in a sentence; nothing where nothing speaks of one."""
+    how = {"handed": "handed over with each call", "kept": "kept by itself"}.get(trial.reading.abilities.cached)
+    if how is None:
+        return []
+    ran = [observation.probe.inputs.steps for observation in trial.observations if observation.probe.inputs.steps]
+    if ran:
+        shown = ", ".join(" + ".join(map(str, steps)) for steps in dict.fromkeys(ran) if len(steps) <= MOST_STEPS)
+        return [f"its cache, {how}, was used for tokens that came bit by bit: {shown}"]
+    why = next((f": {error.message}" for probe, error in trial.refused if probe.inputs.steps), "")
+    return [f"its cache was not used{why}"]
 
 
 def _spread(failing: Observation) -> str:

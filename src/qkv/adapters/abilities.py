@@ -27,8 +27,8 @@ class Abilities:
         max_tokens: longest sequence it takes; None for any.
         batched: whether it takes more than one sequence.
         free_lengths: whether it takes another number of queries than of keys.
-        cached: whether it can be given a sequence bit by bit, with a cache: ``handed`` over with each call, or ``kept`` by
-            itself; empty where nothing speaks of one.
+        cached: whether a sequence can be given to it bit by bit, with a cache that is ``handed`` over with each call or
+            ``kept`` by itself; empty where nothing speaks of one.
         free_sizes: whether heads and channels may be chosen for each call.
         free_heads: whether heads may be more than one where the sizes are free.
     """

@@ -87,6 +87,8 @@ class Signature:
         roles: dict[str, Argument] = {}
         for argument in arguments:
             role = call_role_of(argument.name)
+            if role == "cache" and (isinstance(argument.default, bool) or "bool" in argument.annotation):
+                role = "use_cache"
             if role is not None and argument.kind not in ("args", "kwargs"):
                 roles.setdefault(role, argument)
         return cls(arguments, roles, extra or {})
@@ -177,7 +179,7 @@ def extras(
     query_len, key_len = inputs.lengths
 
     def masked() -> Any:
-        may_attend = _handed(signature, spec, inputs)
+        may_attend = handed_mask(signature, spec, inputs)
         argument = signature.roles["mask"]
         nothing_hidden = spec.mask == Everything() and inputs.may_attend is None and inputs.is_token is None
         if nothing_hidden and not argument.required:
@@ -215,6 +217,7 @@ def extras(
         "sin": lambda: _tables(spec, inputs)[1],
         "rope": lambda: tuple(table[None] for table in _tables(spec, inputs)),
         "position_ids": lambda: _position_ids(signature, spec, inputs),
+        "cache_lens": lambda: _cache_lens(signature, inputs),
         "query_offset": lambda: spec.offset_for(query_len, key_len),
         "num_heads": lambda: spec.num_heads,
         "num_kv_heads": lambda: spec.kv_heads,
@@ -228,15 +231,15 @@ def extras(
 
 def _none_where_required(signature: Signature, role: str) -> Any:
     """None for a cache or the like that has no default; the default where there is one."""
-    known_absent = ("cache", "return_weights")
-    return None if role in known_absent and signature.roles[role].required else LEAVE
+    absent = {"cache": None, "k_cache": None, "v_cache": None, "return_weights": None, "use_cache": False}
+    return absent[role] if role in absent and signature.roles[role].required else LEAVE
 
 
 def _required(signature: Signature, role: str, head_dim: int | None) -> Any:
     return head_dim**-0.5 if signature.roles[role].required and head_dim else LEAVE
 
 
-def _handed(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Array:
+def handed_mask(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Array:
     """What a mask argument must say: all of the mask, but for the parts that have an argument of their own."""
     if signature.has("padding") or signature.has("lengths"):
         inputs = inputs.but(is_token=None)
@@ -263,12 +266,27 @@ def _prefix(spec: AttentionSpec) -> Any:
 
 
 def _position_ids(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
-    """Positions of the queries, ``(batch, query)``; left to the default where that can only be the same."""
+    """Positions of the queries, ``(batch, query)``; left to the default where that can only be the same.
+
+    The positions that gpt-fast and transformers write a cache at are the same for all sequences: ``(query,)``.
+    """
     query_len, key_len = inputs.lengths
-    if not signature.roles["position_ids"].required and query_len == key_len:
+    argument = signature.roles["position_ids"]
+    if not argument.required and query_len == key_len and not inputs.steps:
         return LEAVE
     at = np.arange(query_len) + spec.offset_for(query_len, key_len)
-    return np.broadcast_to(at, (inputs.batch, query_len))
+    if argument.annotation == "int" or type(argument.default) is int:
+        return int(at[0])
+    return at if argument.name in ("input_pos", "cache_position") else np.broadcast_to(at, (inputs.batch, query_len))
+
+
+def _cache_lens(signature: Signature, inputs: Inputs) -> Any:
+    """How many tokens the caches hold already, one number for each sequence; all of them where they are the keys."""
+    query_len, key_len = inputs.lengths
+    if not signature.roles["cache_lens"].required and not inputs.steps:
+        return LEAVE
+    held = key_len - query_len if signature.has("k_cache") else key_len
+    return held if signature.roles["cache_lens"].annotation == "int" else np.full(inputs.batch, held, dtype=np.int32)
 
 
 def _right_padded_lengths(is_token: Array) -> Array:

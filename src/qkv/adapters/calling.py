@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,11 @@ class Caller:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
         cotangent: Cotangent | None = None,
     ) -> tuple[Reply, DType]:  # fmt: skip
-        """The reply, and the precision of the inputs.
+        """The reply, and the precision of the inputs, as `request` gives them."""
+        return self.request(Call(args, kwargs, strided=strided, seed=seed, cotangent=cotangent))
+
+    def request(self, call: Call) -> tuple[Reply, DType]:
+        """The reply to a call, or to several that follow each other, and the precision of the inputs.
 
         Raises:
             CandidateError: the candidate fails in every precision; the error is that of the best one.
@@ -62,7 +66,9 @@ class Caller:
         first: CandidateError | None = None
         for dtype in DTYPES if self.dtype is None else (self.dtype,):
             try:
-                reply = self.host.call(Call(args, kwargs, dtype, strided, seed, cotangent=cotangent))
+                reply = self.host.call(
+                    replace(call, dtype=dtype, then=[replace(one, dtype=dtype) for one in call.then])
+                )
             except CandidateError as error:
                 self.refused[dtype] = error.message
                 if error.fatal:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
+from qkv.adapters.caches.handing import NOTHING, ROOM, Caching, as_chunk, observed
+from qkv.adapters.caches.ways import Room
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
@@ -16,6 +19,7 @@ from qkv.adapters.messages import Facts
 from qkv.adapters.pullback import Gradients, Memory, gradients
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
+from qkv.oracle.chunks import newest
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Layout, MaskMeaning
 
@@ -33,6 +37,7 @@ class FunctionReading:
         mask_form: how a mask is written for it.
         padding_form: how padding is written for it.
         doubts: what may be read wrongly.
+        caching: what is known of its cache.
     """
 
     caller: Caller
@@ -43,6 +48,7 @@ class FunctionReading:
     mask_form: MaskForm = field(default_factory=MaskForm)
     padding_form: MaskForm = field(default_factory=MaskForm)
     doubts: Sequence[Doubt] = ()
+    caching: Caching = field(default_factory=Caching)
 
     @property
     def abilities(self) -> Abilities:
@@ -56,7 +62,8 @@ class FunctionReading:
             value_dim=spec.value_dim or head_dim,
             takes=self.signature.takes(),
             batched=self.layout not in BATCHLESS,
-            free_lengths=True,
+            free_lengths=not self.caching.required,
+            cached=self.caching.how,
             free_sizes=True,
             free_heads=self.layout not in HEADLESS,
         )
@@ -73,21 +80,34 @@ class FunctionReading:
         Raises:
             CandidateError: it fails, or returns no array of the output's shape.
         """
+        if inputs.steps or self.caching.required:
+            return observed(self, inputs, seed)
         args, kwargs = self.bound(inputs)
         reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         output = found(reply, *self.shaped(inputs))
         return outcome(reply, dtype, output, None, self.signature.named(reply.changed))
 
-    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call with these inputs."""
-        spec = self.spec.but(head_dim=inputs.query.shape[-1])  # type: ignore[union-attr]  # a function is given them
+    def bound(self, inputs: Inputs, handed: Mapping[str, Any] = NOTHING) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs; ``handed`` has some of them by role."""
+        spec = as_chunk(self.spec, inputs).but(head_dim=inputs.query.shape[-1])  # type: ignore[union-attr]  # a function is given them
         give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
-        tensors: dict[str, Any] = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
+        new = newest(inputs)
+        tensors: dict[str, Any] = {"query": new.query, "key": new.key, "value": new.value}
 
         def giver(role: str) -> Any:
+            if role in handed:
+                return handed[role]
             return to_layout(tensors[role], self.layout) if role in tensors else give(role)
 
         return self.signature.bound(giver)
+
+    def room(self, inputs: Inputs) -> Room:
+        """How large its cache has to be for these inputs."""
+        key, value = inputs.key, inputs.value
+        assert key is not None
+        assert value is not None
+        laid_out = partial(to_layout, layout=self.layout)
+        return Room(inputs.batch, key.shape[1], ROOM, key.shape[-1], value.shape[-1], laid_out=laid_out)
 
     def shaped(self, inputs: Inputs) -> tuple[Callable[[Array], Array | None], str]:
         """What turns an array of the output's own shape into ``(batch, query, width)``, and that shape in words."""
@@ -121,6 +141,7 @@ def function_readings(
 ) -> Iterator[FunctionReading]:
     """Every way of reading the function, the likeliest first. Without ``heads_said`` it may have no axis for heads."""
     signature = qkv_signature(facts, extra)
+    caching = Caching.of(signature, facts)
     for said in [layout] if layout else _layouts(facts, spec, heads_said):
         own = spec.but(num_heads=1, num_kv_heads=1) if said in HEADLESS and spec.num_heads > 1 and not layout else spec
         if said in HEADLESS and own.num_heads != 1:
@@ -131,7 +152,7 @@ def function_readings(
         for form in mask_forms(signature, mask_meaning, source_meaning(facts.source, signature)):
             if _broadcasts(form, said):
                 for padding in padding_forms(signature, mask_meaning):
-                    yield FunctionReading(caller, facts, own, signature, said, form, padding)
+                    yield FunctionReading(caller, facts, own, signature, said, form, padding, caching=caching)
 
 
 def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:

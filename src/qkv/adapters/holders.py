@@ -159,7 +159,7 @@ def _as(value: Any, dtype: DType, assigned: Array | None) -> Any:
         return array.astype(dtype if value.dtype.kind == "f" and dtype != "bfloat16" else value.dtype)
     torch = sys.modules["torch"]
     target = getattr(torch, dtype) if value.is_floating_point() else value.dtype
-    data = value.data.to(target) if assigned is None else torch.as_tensor(assigned).to(value.device, target)
+    data = value.data.to(target) if assigned is None else torch.tensor(assigned).to(value.device, target)
     if isinstance(value, torch.nn.Parameter):
         # In place, so that whoever else refers to the parameter sees it cast too, as Module.to does.
         value.data = data

@@ -11,7 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from qkv.adapters.abilities import Abilities, Extra
-from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
+from qkv.adapters.binding import LEAVE, MaskForm, Signature, extras, mask_forms
+from qkv.adapters.caches.handing import NOTHING, ROOM, Caching, as_chunk, observed
+from qkv.adapters.caches.ways import Room
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import padding_forms, source_meaning
@@ -20,6 +22,7 @@ from qkv.adapters.projections import ProjectionReading, randomised, readings_of
 from qkv.adapters.pullback import Gradients, Learned, Memory, gradients, named_arrays, numbered
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs, Linear, Parameters
+from qkv.oracle.chunks import newest
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import MaskMeaning
 
@@ -49,6 +52,7 @@ class TokensReading:
         padding_form: how padding is written for it.
         max_tokens: longest sequence it takes.
         doubts: what may be read wrongly.
+        caching: what is known of its cache.
         learned: its learned arrays, and what of them the parameters are; None where they are handed over.
     """
 
@@ -65,6 +69,7 @@ class TokensReading:
     padding_form: MaskForm = field(default_factory=MaskForm)
     max_tokens: int | None = None
     doubts: Sequence[Doubt] = ()
+    caching: Caching = field(default_factory=Caching)
     learned: Learned | None = None
 
     @property
@@ -86,6 +91,7 @@ class TokensReading:
             max_tokens=self.max_tokens,
             batched=self.layout != "TE",
             free_lengths=False,
+            cached=self.caching.how,
         )
 
     @property
@@ -102,6 +108,8 @@ class TokensReading:
         Raises:
             CandidateError: it fails, or returns no array of the output's shape.
         """
+        if inputs.steps or self.caching.required:
+            return observed(self, inputs, seed)
         args, kwargs = self.bound(inputs)
         reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         output = found(reply, *self.shaped(inputs))
@@ -109,20 +117,31 @@ class TokensReading:
         weights = _weights(reply.returned, (inputs.batch, self.spec.num_heads, queries, keys))
         return outcome(reply, dtype, output, weights, self.signature.named(reply.changed))
 
-    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call with these inputs."""
-        spec = self.spec.but(head_dim=self.abilities.head_dim)
+    def bound(self, inputs: Inputs, handed: Mapping[str, Any] = NOTHING) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs; ``handed`` has some of them by role."""
+        spec = as_chunk(self.spec, inputs).but(head_dim=self.abilities.head_dim)
         give = extras(self.signature, spec, inputs, self.mask_form, self.padding_form)
-        source = inputs.x if inputs.source is None else inputs.source
-        value_source = source if inputs.value_source is None else inputs.value_source
+        new = newest(inputs)
+        source = new.x if new.source is None else new.source
+        value_source = source if new.value_source is None else new.value_source
         tokens = {"x": inputs.x, "query": inputs.x, "key": source, "value": value_source, "source": source}
 
         def giver(role: str) -> Any:
+            if role in handed:
+                return handed[role]
+            if role == "source" and inputs.steps and not self.signature.roles[role].required:
+                return LEAVE
             if role in self.weights:
                 return self.weights[role]
             return self._laid_out(tokens[role]) if role in tokens else give(role)
 
         return self.signature.bound(giver)
+
+    def room(self, inputs: Inputs) -> Room:
+        """How large its cache has to be for these inputs."""
+        able = self.abilities
+        tokens = able.max_tokens or ROOM
+        return Room(inputs.batch, able.num_kv_heads, tokens, able.head_dim, able.value_dim, able.embed_dim)
 
     def shaped(self, inputs: Inputs) -> tuple[Callable[[Array], Array | None], str]:
         """What turns an array of the output's own shape into ``(batch, query, width)``, and that shape in words."""
@@ -215,6 +234,7 @@ def module_readings(
     signature = Signature.of(facts.call, extra)
     if not (signature.has("x") or signature.has("query")):
         signature = _first_as_x(signature, facts)
+    caching = Caching.of(signature, facts)
     projections = readings_of(facts, spec, given)
     if not projections:
         raise CandidateError(
@@ -235,7 +255,7 @@ def module_readings(
         parameters, sinks = reading.parameters(state), reading.sinks(state)
         for read, doubts in specify(spec, parameters):
             one = TokensReading(caller, facts, read, signature, parameters, reading.words, sinks, max_tokens=max_tokens,
-                                learned=learned(reading, state))  # fmt: skip
+                                learned=learned(reading, state), caching=caching)  # fmt: skip
             yield from _with_forms(replace(one, doubts=[*doubts, *_unassigned(reading)]), layout, mask_meaning)
 
 
@@ -338,7 +358,14 @@ def weights_function_readings(
     parameters = drawn_parameters(spec, signature, np.random.default_rng([seed, 2]))
     for words, turned in (("weights are (in, out): x @ w", True), ("weights are (out, in): x @ w.T", False)):
         reading = TokensReading(
-            caller, facts, spec, signature, parameters, words, weights=handed_weights(signature, parameters, turned)
+            caller,
+            facts,
+            spec,
+            signature,
+            parameters,
+            words,
+            weights=handed_weights(signature, parameters, turned),
+            caching=Caching.of(signature, facts),
         )
         yield from _with_forms(reading, layout, mask_meaning)
 

@@ -144,8 +144,18 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     return_weights="need_weights return_weights output_attentions return_attention return_attn return_attn_weights "
     "return_attention_weights output_attention with_weights return_scores return_weight return_att "
     "get_attention average_attn_weights",
-    cache="past_key_value past_key_values layer_past kv_cache cache use_cache past_kv past past_kvs "
-    "cache_params kvcache layer_cache past_cache",
+    # Keys and values of the tokens before, in one argument or in two.
+    cache="past_key_value past_key_values layer_past kv_cache cache past_kv past past_kvs cache_params kvcache "
+    "layer_cache past_cache kv_state prev_kv cached_kv attn_cache static_cache dynamic_cache kv_pair past_state",
+    k_cache="k_cache cache_k key_cache past_k past_key prev_k k_past kcache cached_k cached_key cached_keys past_keys "
+    "prev_key prev_keys keys_cache cache_keys k_buffer",
+    v_cache="v_cache cache_v value_cache past_v past_value prev_v v_past vcache cached_v cached_value cached_values "
+    "past_values prev_value prev_values values_cache cache_values v_buffer",
+    # How many tokens of each sequence they hold before the call.
+    cache_lens="cache_seqlens cache_lens cache_lengths kv_cache_lens cache_seq_lens past_lens cached_lens",
+    # A switch: keep keys and values, by oneself or in what is returned.
+    use_cache="use_cache use_kv_cache using_cache return_cache return_kv return_present use_past incremental "
+    "incremental_state is_decoding decoding with_cache kv_caching enable_cache caching",
     training="training train is_training deterministic",
     eps="eps",
     w_q="w_q wq w_query q_weight q_proj query_weight q_proj_weight weight_q query_proj w_queries weights_q "

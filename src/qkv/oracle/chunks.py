@@ -38,6 +38,19 @@ def _chunk(inputs: Inputs, count: int, end: int) -> Inputs:
     )
 
 
+def newest(inputs: Inputs) -> Inputs:
+    """The inputs of one chunk with no keys and values but its own: what a call with a cache is given."""
+    if len(inputs.steps) < 2 or in_chunks(inputs):
+        return inputs
+    count = inputs.steps[-1]
+    return inputs.but(
+        source=None if inputs.source is None else inputs.source[:, -count:],
+        value_source=None if inputs.value_source is None else inputs.value_source[:, -count:],
+        key=None if inputs.key is None else inputs.key[..., -count:, :],
+        value=None if inputs.value is None else inputs.value[..., -count:, :],
+    )
+
+
 def _tokens(array: Array | None, begin: int, end: int) -> Array | None:
     return None if array is None else array[:, begin:end]
 

@@ -87,6 +87,8 @@ class Inputs:
             faults of memory look at it.
         steps: numbers of tokens that the sequence is handed over in, one call each, as with a cache; empty means in
             one call. In the inputs of one such call, those of the calls so far, its own the last.
+        earlier: another sequence that was handed over before this one, of as many sequences; None for none. Only faults
+            of caches look at it.
     """
 
     x: Array | None = None
@@ -103,6 +105,7 @@ class Inputs:
     sinks: Array | None = None
     strided: bool = False
     steps: tuple[int, ...] = ()
+    earlier: Inputs | None = None
 
     @property
     def lengths(self) -> tuple[int, int]:

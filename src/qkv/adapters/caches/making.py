@@ -14,11 +14,13 @@ from qkv.adapters.parts import is_module, own_attributes, parts
 from qkv.adapters.signatures import arguments_of
 from qkv.errors import CandidateError
 
-MAKERS = re.compile(r"^_?(make|init|create|new|empty|allocate|alloc|build|get|setup|initiali[sz]e)_?\w*caches?$", re.I)
+MAKERS = re.compile(
+    r"^_?(make|init|create|new|empty|allocate|alloc|build|get|setup|initiali[sz]e)_?\w*caches?$", re.IGNORECASE
+)
 """Names of what makes a cache, or sets a candidate's own up."""
 
 EMPTIERS = re.compile(
-    r"^_?((reset|clear|empty|flush|drop|free)_?\w*(cache|caches|state|kv|past|memory)?|reset|clear)$", re.I
+    r"^_?(reset|clear|empty|flush|drop|free)(_?\w*(caches?|state|kv|past|memory|history|buffers?))?$", re.IGNORECASE
 )
 """Names of what empties one."""
 
