@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 from threadpoolctl import threadpool_limits
@@ -75,8 +76,8 @@ def contexts(
     Args:
         spec: what to compute.
         inputs: what to compute it from, in any precision.
-        mixer: ``(value_dim, channel)``, multiplies every context vector from the right. It is applied to the values,
-            so fewer channels cost less.
+        mixer: ``(num_heads, value_dim, channel)``, multiplies the context vectors of each head from the right. It is
+            applied to the values, so fewer channels cost less.
         block: how many queries and how many keys are taken at a time.
     """
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
@@ -87,7 +88,7 @@ def _tasks(
     spec: AttentionSpec, inputs: Inputs, mixer: Array | None, block: tuple[int, int]
 ) -> Iterator[Callable[[], Rows]]:
     for batch, head, one in each_head(spec, inputs):
-        ready = _ready(one, mixer)
+        ready = _ready(one, None if mixer is None else mixer[head])
         for queries in blocks(inputs.lengths[0], block[0]):
 
             def task(batch: int = batch, head: int = head, ready: Block = ready, queries: slice = queries) -> Rows:
@@ -164,20 +165,53 @@ def blocks(length: int, size: int) -> Iterator[slice]:
 
 def each_head(spec: AttentionSpec, inputs: Inputs) -> Iterator[tuple[int, int, Block]]:
     """Each head of each sequence as an attention of its own, in float64, before rope: batch, head and the block."""
-    run = stages.project(Run(spec, inputs))
-    if run.query.ndim == 3 or spec.qk_norm is not None:
-        run = stages.heads(run)
+    run = _in_heads(spec, inputs)
     at = run.positions()
     for batch in range(inputs.batch):
         for head in range(spec.num_heads):
             yield batch, head, _one_head(run, at, batch, head)
 
 
+def some_rows(spec: AttentionSpec, inputs: Inputs, batch: int, queries: Any) -> Block:
+    """Some queries of all heads of one sequence with all its keys, in float64, before rope."""
+    run = _in_heads(spec, inputs)
+    whole = slice(batch, batch + 1)
+    at = Positions(*(_share(getattr(run.positions(), field.name), batch, None) for field in _POSITIONS))
+    query, key, value = (_precise(run.xp, x[whole]) for x in (run.query[:, :, queries, :], run.key, run.value))
+    if inputs.query is not None:
+        inputs = inputs.but(query=query, key=key, value=value)
+    inputs = inputs.but(
+        may_attend=cut(_share(inputs.may_attend, batch, None), queries, ALL),
+        bias=cut(_share(inputs.bias, batch, None), queries, ALL),
+    )
+    at = Positions(*(cut(getattr(at, field.name), queries, ALL) for field in _POSITIONS))
+    inputs = inputs.map(lambda array: _precise(run.xp, array))
+    rows = Block(spec, inputs, query=query, key=key, value=value, at=at)
+    return (
+        rows
+        if key.shape[1] == spec.num_heads
+        else rows.but(key=stages.share_heads(rows, key), value=stages.share_heads(rows, value))
+    )
+
+
+def _precise(xp: ModuleType, array: Array) -> Array:
+    """The array in float64, if it holds floating numbers."""
+    return xp.astype(array, xp.float64, copy=False) if xp.isdtype(array.dtype, "real floating") else array
+
+
+def _in_heads(spec: AttentionSpec, inputs: Inputs) -> Run:
+    """The run up to the heads, in float64. Heads that were handed over wait as they are: one at a time costs less."""
+    if inputs.query is not None and spec.qk_norm is None:
+        return stages.project(Run(spec, inputs))
+    xp = Run(spec, inputs).xp
+    return stages.heads(stages.project(Run(spec, inputs.map(lambda array: _precise(xp, array)))))
+
+
 def _one_head(run: Run, at: Positions, batch: int, head: int) -> Block:
     inputs, xp = run.inputs, run.xp
     kv_head = head if run.key.shape[1] == run.spec.num_heads else head // run.spec.group_size
     query, key, value = (
-        xp.astype(x[batch : batch + 1, one : one + 1], xp.float64, copy=False)
+        _precise(xp, x[batch : batch + 1, one : one + 1])
         for x, one in ((run.query, head), (run.key, kv_head), (run.value, kv_head))
     )
     alone = Inputs(
@@ -186,17 +220,17 @@ def _one_head(run: Run, at: Positions, batch: int, head: int) -> Block:
         value=value,
         may_attend=_share(inputs.may_attend, batch, head),
         bias=_share(inputs.bias, batch, head),
-        sinks=None if inputs.sinks is None else xp.astype(inputs.sinks[head : head + 1], xp.float64),
+        sinks=None if inputs.sinks is None else _precise(xp, inputs.sinks[head : head + 1]),
     )
     where = Positions(*(_share(getattr(at, field.name), batch, head) for field in _POSITIONS))
     return Block(_spec_of(run.spec, head), alone, query=query, key=key, value=value, at=where)
 
 
-def _share(array: Array | None, batch: int, head: int) -> Array | None:
-    """One head's part of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
+def _share(array: Array | None, batch: int, head: int | None) -> Array | None:
+    """One head's part, or all heads', of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
     if array is None or array.ndim < 3:
         return array
-    array = array if array.shape[-3] == 1 else array[..., head : head + 1, :, :]
+    array = array if head is None or array.shape[-3] == 1 else array[..., head : head + 1, :, :]
     return array if array.ndim < 4 or array.shape[0] == 1 else array[batch : batch + 1]
 
 
