@@ -20,6 +20,7 @@ from qkv.dumps.pair import judge_dumps
 from qkv.errors import CandidateError, SpecError
 from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
+from qkv.gradients import with_gradients
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Report
@@ -43,6 +44,7 @@ def check(
     time_limit: float = 20.0,
     memory_limit: int = 4 * 2**30,
     sweep: bool = False,
+    gradients: bool = False,
 ) -> Report:
     """The verdict on an attention implementation, with all that explains it.
 
@@ -62,6 +64,7 @@ def check(
         time_limit: seconds that one call may take (files only).
         memory_limit: bytes that it may take (files only).
         sweep: try many more sizes than usual (functions of query, key and value only).
+        gradients: judge the backward pass too, where the output is right (torch only).
 
     Raises:
         SpecError: the spec contradicts itself. Everything else that goes wrong is a verdict.
@@ -70,7 +73,18 @@ def check(
     conventions = Conventions(layout, mask_argument, init or {}, weights or {}, call or {}, seed)  # type: ignore[arg-type]
     whole = isinstance(spec, AttentionSpec)
     return judge(
-        Request(candidate, given, whole, conventions, seed, time_limit, memory_limit, "", sweep, dict(tensors or {}))
+        Request(
+            candidate,
+            given,
+            whole,
+            conventions,
+            seed,
+            time_limit,
+            memory_limit,
+            sweep=sweep,
+            tensors=dict(tensors or {}),
+            gradients=gradients,
+        )
     )
 
 
@@ -168,7 +182,8 @@ def _judged(host: Hosting, request: Request) -> Report:
         words = words_of(facts)
         trial, diagnosis = _decided(_settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
-        return report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
+        report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
+        return with_gradients(report, trial) if request.gradients else report
     except CandidateError as error:
         return failed(words, error, repeat)
 
@@ -283,8 +298,11 @@ def _at_other_sizes(trial: Trial, diagnosis: Diagnosis, more: bool) -> tuple[Siz
         return None, diagnosis
     sweep = swept(trial, more=more)
     if sweep.wrong and diagnosis.best is None:
-        trial.observations = [*sweep.most_telling, *trial.observations]
+        there = sweep.most_telling
+        trial.observations = [*there, *trial.observations]
         diagnosis = diagnose(trial.observations, pairs=False)
+        if diagnosis.best is None:  # a fault of some sizes alone need not give the numbers of the others
+            diagnosis = diagnose([o for o in there if not o.comparison.agrees], pairs=False)
     return sweep, diagnosis
 
 

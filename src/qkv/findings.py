@@ -73,7 +73,7 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
 def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
     wrong = [observation for observation in trial.observations if not observation.comparison.agrees]
     failing = min(wrong, key=lambda observation: bool(observation.probe.inputs.steps))
-    faults = _named(diagnosis.best)
+    faults = named_faults(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
     elsewhere_right = sweep is not None and not all(sweep.evidence.values())
@@ -99,7 +99,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         wrong=_wrong_rows(failing),
         only_when=None if sweep is None else sweep.only_when,
         faults=faults,
-        alternatives=[fault for other in diagnosis.alternatives for fault in _named(other)],
+        alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
         example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else UNEXPLAINED,
         **base,
@@ -129,7 +129,8 @@ def _wrong_rows(failing: Observation) -> list[list[bool]]:
     return [[bool(row) for row in head] for head in failing.comparison.wrong[place[0]].T]
 
 
-def _named(explanation: Explanation | None) -> list[NamedFault]:
+def named_faults(explanation: Explanation | None) -> list[NamedFault]:
+    """The faults of an explanation, as the report says them."""
     if explanation is None:
         return []
     return [_named_fault(variant, explanation.error) for variant in explanation.variants]

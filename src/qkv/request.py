@@ -29,6 +29,7 @@ class Request:
         repeat: the command that asks the same again.
         sweep: whether to try many more sizes than usual.
         tensors: names of a dump's tensors by role, where they are unusual.
+        gradients: whether to judge the backward pass too.
     """
 
     target: Any
@@ -41,6 +42,7 @@ class Request:
     repeat: str = ""
     sweep: bool = False
     tensors: Mapping[str, str] = field(default_factory=dict)
+    gradients: bool = False
 
     @property
     def from_file(self) -> bool:

@@ -6,7 +6,7 @@ next ones behind it: the diagnosis takes the first that a fault explains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -17,7 +17,8 @@ from qkv.adapters.binding import NotApplicable
 from qkv.adapters.calling import Outcome
 from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
-from qkv.adapters.messages import Facts
+from qkv.adapters.messages import Array, Facts
+from qkv.adapters.pullback import Gradients, Memory
 from qkv.comparison import DRAWS, Expectation, expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
@@ -50,6 +51,12 @@ class Reading(Protocol):
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs."""
+
+    def gradients(self, inputs: Inputs, cotangent: Array, memory: Memory, *, seed: int = 0) -> Gradients:
+        """What its backward pass gives for these inputs and this gradient of the output."""
+
+    def named(self, of: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The oracle's gradients, by the names and in the shapes that this candidate has them in."""
 
 
 @dataclass

@@ -45,6 +45,7 @@ LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
     "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
 )
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
+@click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
 @click.option("--verbose", "-v", is_flag=True, help="every probe, and every fault that could not be shown")
 def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Judge the attention in a file: right, or wrong and why.
@@ -93,6 +94,7 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
         sweep=options["sweep"],
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["check"] else "",
         tensors=tensors_from(options["tensors"]),
+        gradients=options["gradients"],
     )
 
 

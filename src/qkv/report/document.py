@@ -50,7 +50,11 @@ class CandidateWords:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """The first entry that is wrong. ``head`` and ``key`` are None where they can't be told."""
+    """The first entry that is wrong. ``head`` and ``key`` are None where they can't be told.
+
+    ``tensor`` says of what: the ``output``, or a gradient: ``dq``, ``dk``, ``dv``, ``dx``, ``dW_query.weight``. Of a
+    gradient, ``query`` is the token, or the row of a matrix.
+    """
 
     probe: str
     batch: int
@@ -60,6 +64,7 @@ class Disagreement:
     channel: int
     expected: float
     got: float
+    tensor: str = "output"
 
 
 @dataclass(frozen=True)
