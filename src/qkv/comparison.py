@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from qkv.oracle import Replacements, Run, StageFunction, run_stages
+from qkv.oracle import Replacements, Run, StageFunction, resume, run_stages
 from qkv.oracle.stages import STAGES
+from qkv.vocabulary import Stage
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
@@ -202,12 +203,17 @@ def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0)
 
     with np.errstate(all="ignore"):
         inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
-        stages = {**STAGES, **replacements}
+        stages = {name: rounding(stage) for name, stage in {**STAGES, **replacements}.items()}
         spec = run.spec
         if spec.rope is not None and draw:
             base = spec.rope.base * (1 + EPSILON[dtype] * rng.uniform(-1, 1))
             spec = spec.but(rope=replace(spec.rope, base=base))
-        return run_stages(spec, inputs, {name: rounding(stage) for name, stage in stages.items()})
+        first = min(run.before, default=Stage.PROJECT)
+        if first is Stage.PROJECT:
+            return run_stages(spec, inputs, stages)
+        begun = run.before[first]  # rows of a long run, which begin behind the heads
+        made = {name: round_to(getattr(begun, name), dtype) for name in ("query", "key", "value")}
+        return resume(begun.but(spec=spec, inputs=inputs, **made), stages, first.order)
 
 
 def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats], Floats]:

@@ -167,6 +167,8 @@ def twin(run: Run, replacements: Replacements) -> Run | None:
         made = [twin(part, replacements) for part in run.parts]
         return joined(run, [new or part for new, part in zip(made, run.parts, strict=True)]) if any(made) else None
     first = min(replacements)
+    if first not in run.before:  # rows of a long run, which begin behind the heads
+        return None
     try:
         return resume(run.before[first], replacements, first.order)
     except IMPOSSIBLE:
