@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from command_line import environment
 from qkv.cli.commands import COMMANDS, group
-from qkv.faults import CATALOGUE
+from qkv.faults import CATALOGUE, GRADIENT_FAULTS
 
 Qkv = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,7 +25,7 @@ FIELDS = {
 """The promise of the JSON report. Others may be added."""
 
 INSIDE = {
-    "first_disagreement": {"probe", "batch", "head", "query", "key", "channel", "expected", "got"},
+    "first_disagreement": {"probe", "batch", "head", "query", "key", "channel", "expected", "got", "tensor"},
     "faults": {"id", "stage", "title", "explanation", "repair", "error"},
     "alternatives": {"id", "stage", "title"},
     "strength": {"would_catch", "of", "blind_to"},
@@ -152,7 +152,7 @@ def run(*arguments: str) -> str:
 
 
 def test_faults_lists_every_fault_and_explains_one() -> None:
-    assert [line.split()[0] for line in run("faults").splitlines()] == list(CATALOGUE)
+    assert [line.split()[0] for line in run("faults").splitlines()] == [*CATALOGUE, *GRADIENT_FAULTS]
     told = run("faults", "causal-missing")
     assert told.startswith("causal-missing: ")
     assert "write instead:\n    " in told

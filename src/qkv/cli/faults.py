@@ -14,17 +14,18 @@ from qkv.errors import nearest
 @click.argument("name", metavar="[ID]", required=False)
 def command(name: str | None) -> None:
     """List the faults that are known, or explain one."""
-    from qkv.faults import CATALOGUE
+    from qkv.faults import CATALOGUE, GRADIENT_FAULTS
 
+    known = {**CATALOGUE, **GRADIENT_FAULTS}
     if name is None:
-        put("".join(f"{entry.id:32}{entry.stage:10}{entry.title}\n" for entry in CATALOGUE.values()))
+        put("".join(f"{entry.id:32}{entry.stage:10}{entry.title}\n" for entry in known.values()))
         return
-    if name not in CATALOGUE:
-        clause = nearest(name, CATALOGUE)
+    if name not in known:
+        clause = nearest(name, known)
         raise click.UsageError(
             f"no fault is called {name!r}; " + (clause if clause.endswith("?") else "qkv faults lists them all")
         )
-    entry = CATALOGUE[name]
+    entry = known[name]
     text = f"{entry.id}: {entry.title} (stage {entry.stage})\n\n{entry.explanation}\n\n"
     text += f"write instead:\n{indent(entry.repair.strip(), '    ')}\n"
     if entry.needs:

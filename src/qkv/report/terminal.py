@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from qkv.report.document import Example, NamedFault, Report, RowPair, Verdict
+from qkv.report.document import Disagreement, Example, NamedFault, Report, RowPair, Verdict
 from qkv.report.page import INDENT, headline, page
 from qkv.report.plain import harmless
 from qkv.spec import describe
@@ -108,7 +108,7 @@ def _where(report: Report, room: int) -> RenderableType:
     assert first is not None
     lines: list[RenderableType] = [
         Text.assemble(
-            f"first wrong: token {first.query} of sequence {first.batch}, output channel {first.channel}: expected ",
+            f"{_place(first)}: expected ",
             (number(first.expected), "green"),
             ", got ",
             (number(first.got), "red"),
@@ -119,12 +119,31 @@ def _where(report: Report, room: int) -> RenderableType:
     inside = ([] if first.head is None else [f"head {first.head}"]) + (
         [] if first.key is None else [f"its weight on token {first.key}"]
     )
-    if inside:
+    if inside and first.tensor == "output":
         lines.append(Text(f"first wrong inside: {', '.join(inside)}"))
     lines += [_side_by_side(pair.title, pair.expected, pair.got, room) for pair in _unlike(report.rows)]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
+
+
+GRADIENTS_OF = {"dq": "query", "dk": "key", "dv": "value"}
+
+OF_TOKENS = ("dx", "dsource", "dvalue_source")
+"""Gradients whose rows are tokens, and no rows of a matrix, though they have no heads."""
+
+
+def _place(first: Disagreement) -> str:
+    """Where the first wrong entry stands, in words."""
+    token = f"token {first.query} of sequence {first.batch}"
+    if first.tensor == "output":
+        return f"first wrong: {token}, output channel {first.channel}"
+    if first.head is not None:
+        token = f"{token}, head {first.head}"
+    elif first.tensor not in OF_TOKENS:
+        token = f"row {first.query}"
+    name = GRADIENTS_OF.get(first.tensor, first.tensor[1:])
+    return f"gradient of {name} is wrong first at {token}, channel {first.channel}"
 
 
 def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
