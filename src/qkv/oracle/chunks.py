@@ -79,7 +79,7 @@ def joined(run: Run, parts: Sequence[Run]) -> Run:
         may_attend=_rows(run, [part.may_attend for part in parts]),
         context=xp.concat([part.context for part in parts], axis=1),
         output=xp.concat([part.output for part in parts], axis=1),
-        before={Stage.MERGE: run.but(context=contexts)},
+        before={Stage.PROJECT: run, Stage.MERGE: run.but(context=contexts)},
         parts=tuple(parts),
     )
 
