@@ -16,6 +16,7 @@ import numpy as np
 from qkv.comparison import EPSILON, Comparison, Expectation, Floats, as_rows, tolerance_of
 from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Family, Variant
+from qkv.faults.scopes import scoped
 from qkv.oracle import Replacements, Run, resume
 from qkv.oracle.chunks import joined
 from qkv.probes import Probe
@@ -145,7 +146,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
     with np.errstate(all="ignore"):
-        for search in (_singles(screen), _families(screen)):
+        for search in (_singles(screen), _scoped(screen, observations), _families(screen)):
             found = _verified(search, screen, others)
             if found:
                 return _ranked(found)
@@ -165,7 +166,10 @@ def twin(run: Run, replacements: Replacements) -> Run | None:
     """The oracle's run with some stages replaced; None where the replacement is impossible on these inputs."""
     if run.parts:
         made = [twin(part, replacements) for part in run.parts]
-        return joined(run, [new or part for new, part in zip(made, run.parts, strict=True)]) if any(made) else None
+        try:
+            return joined(run, [new or part for new, part in zip(made, run.parts, strict=True)]) if any(made) else None
+        except IMPOSSIBLE:
+            return None
     first = min(replacements)
     if first not in run.before:  # rows of a long run, which begin behind the heads
         return None
@@ -191,6 +195,18 @@ def _singles(screen: Observation) -> Iterator[tuple[Variant, ...]]:
         for variant in fault.variants(run.spec):
             if twin(run, variant.replacements) is not None and screen.reproduced_under((variant,)) is not None:
                 yield (variant,)
+
+
+def _scoped(screen: Observation, observations: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
+    """Single faults that some of several calls have, and the others not."""
+    run = screen.expected.run
+    if not any(observation.probe.inputs.steps for observation in observations):
+        return
+    for fault in CATALOGUE.values():
+        for variant in () if fault.rounds else fault.variants(run.spec):
+            for narrow in scoped(variant):
+                if twin(run, narrow.replacements) is not None and screen.reproduced_under((narrow,)) is not None:
+                    yield (narrow,)
 
 
 def _verified(

@@ -56,7 +56,9 @@ def _expected(case: Case) -> tuple[tuple[Probe, Expectation], ...]:
 EXTRAS = frozenset({"mask", "padding", "bias", "documents"})
 
 
-def function(*, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, **fields: Any) -> Case:
+def function(
+    *, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, cached: Any = "", **fields: Any
+) -> Case:
     """An attention that is given query, key and value, every axis of another size."""
     fields = {"num_heads": 6, "num_kv_heads": 2, "head_dim": 8, "value_dim": 10, **fields}
     spec = spec_from_mapping(fields)
@@ -68,6 +70,7 @@ def function(*, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, **f
         takes=takes,
         free_lengths=True,
         free_sizes=True,
+        cached=cached,
         max_tokens=max_tokens,
     )
     return Case(spec, able)
@@ -156,6 +159,8 @@ CASES: dict[str, Case] = {
     ),
     "width norm": module(causal=True, qk_norm="width", rope={"pairing": "adjacent"}, num_kv_heads=3),
     "scale and bias": function(num_heads=4, num_kv_heads=2, head_dim=6, value_dim=6, scale=0.6, max_tokens=12),
+    "cache rope window": function(causal=True, rope={"pairing": "halves"}, window=4, cached="kept", max_tokens=13),
+    "cache alibi": function(num_heads=6, causal=True, alibi=True, value_dim=8, cached="handed", max_tokens=13),
     "cross": module(
         num_heads=4, num_kv_heads=4, embed_dim=32, projection_bias=True, cross=True, takes=frozenset({"padding"})
     ),

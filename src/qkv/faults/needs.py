@@ -49,7 +49,9 @@ MASK = Need(
     lambda spec, inputs: spec.mask != Everything() or inputs.may_attend is not None or inputs.is_token is not None,
 )
 SINKS = Need("no sinks", lambda spec, inputs: spec.sinks and inputs.sinks is not None)
-UNEQUAL_LENGTHS = Need("as many queries as keys", lambda spec, inputs: inputs.lengths[0] != inputs.lengths[1])
+UNEQUAL_LENGTHS = Need(
+    "as many queries as keys", lambda spec, inputs: inputs.lengths[0] != inputs.lengths[1] or len(inputs.steps) > 1
+)
 
 # needs of the projections, heads and positions
 SEVERAL_KV_HEADS = Need("one key/value head", lambda spec, inputs: spec.kv_heads > 1)
@@ -73,6 +75,7 @@ def _has_empty_row(spec: AttentionSpec, inputs: Inputs) -> bool:
     return not bool(run.xp.all(run.xp.any(may_attend, axis=-1)))
 
 
+CACHE = Need("no cache", lambda spec, inputs: len(inputs.steps) > 1)
 EMPTY_ROW = Need("no row without keys", _has_empty_row)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from qkv.faults.as_if import as_if
+from qkv.faults.caching import begin_of_each_key, call_of_each_key
 from qkv.faults.fault import Ways, fault
 from qkv.faults.needs import ROPE, UNEQUAL_LENGTHS, YARN
 from qkv.faults.replacing import impossible
@@ -138,7 +139,7 @@ def rope_sign(spec: AttentionSpec) -> Ways:
     needs=[ROPE],
 )
 def rope_applied_twice(spec: AttentionSpec) -> Ways:
-    """``R_j R_j k_j``, on the key, the query or both; or on the cached keys only."""
+    """``R_j R_j k_j``, on the key, the query or both; or on the cached keys only, once or with every call."""
     if spec.rope is None:
         return
 
@@ -154,7 +155,13 @@ def rope_applied_twice(spec: AttentionSpec) -> Ways:
     yield "to the key", by_sides(_right, _twice)
     yield "to the query", by_sides(_twice, _right)
     yield "to query and key", by_sides(_twice, _twice)
+
+    def with_every_call(run: Run, x: Array, at: Array) -> Array:
+        calls = call_of_each_key(run)
+        return turned(run, x, run.array(at) * run.array([1 + calls[-1] - call for call in calls]))
+
     yield "to the keys from before the first query", by_sides(_right, cached_twice)
+    yield "to the keys in the cache, with every call anew", by_sides(_right, with_every_call)
 
 
 @fault(
@@ -220,7 +227,11 @@ def rope_offset_lost(spec: AttentionSpec) -> Ways:
             raise impossible("the queries do stand at the end")
         return as_if(position, query_offset="bottom_right")(run)
 
+    def each_call_from_zero(run: Run, x: Array, at: Array) -> Array:
+        return turned(run, x, run.array(at) - run.array(begin_of_each_key(run)[-len(at) :]))
+
     yield "the query", by_sides(from_zero, _right)
+    yield "the query and the keys, with every call anew", by_sides(each_call_from_zero, each_call_from_zero)
     yield "the query and the new keys", by_sides(from_zero, new_from_zero)
     if spec.query_offset != "bottom_right":
         yield "the queries are put at the end of the keys", {Stage.POSITION: at_the_end}
@@ -228,6 +239,14 @@ def rope_offset_lost(spec: AttentionSpec) -> Ways:
 
 def _shifted(by: int) -> Replacements:
     return by_sides(lambda run, x, at: turned(run, x, at + by), _right)
+
+
+def _new_shifted(by: int) -> Replacements:
+    def side(run: Run, x: Array, at: Array) -> Array:
+        new = [by * (call > 0) for call in call_of_each_key(run)]
+        return turned(run, x, run.array(at) + run.array(new[-len(at) :]))
+
+    return by_sides(side, side)
 
 
 @fault(
@@ -243,10 +262,13 @@ def _shifted(by: int) -> Replacements:
     needs=[ROPE],
 )
 def rope_offset_shifted(spec: AttentionSpec) -> Ways:
-    """Query ``i`` turned by ``i + n``."""
-    if spec.rope is not None:
-        for by in (1, -1, 2, -2):
-            yield f"the query stands {abs(by)} too far {'on' if by > 0 else 'back'}", _shifted(by)
+    """Query ``i`` turned by ``i + n``; or query and key of all tokens that came after the first call."""
+    if spec.rope is None:
+        return
+    for by in (1, -1, 2, -2):
+        yield f"the query stands {abs(by)} too far {'on' if by > 0 else 'back'}", _shifted(by)
+    for by in (1, -1):
+        yield f"what comes after the first call stands 1 too far {'on' if by > 0 else 'back'}", _new_shifted(by)
 
 
 @fault(

@@ -70,23 +70,22 @@ def joined(run: Run, parts: Sequence[Run]) -> Run:
         run: the spec and the inputs of the whole.
         parts: the finished runs, in order.
     """
-    xp = run.xp
-    contexts = xp.concat([part.before[Stage.MERGE].context for part in parts], axis=-2)
+    contexts = _rows(run, [part.before.get(Stage.MERGE, run).context for part in parts])
     return run.but(
         key=parts[-1].key,
         value=parts[-1].value,
         weights=_rows(run, [part.weights for part in parts]),
         may_attend=_rows(run, [part.may_attend for part in parts]),
-        context=xp.concat([part.context for part in parts], axis=1),
-        output=xp.concat([part.output for part in parts], axis=1),
+        context=_rows(run, [part.context for part in parts]),
+        output=run.xp.concat([part.output for part in parts], axis=1),
         before={Stage.PROJECT: run, Stage.MERGE: run.but(context=contexts)},
         parts=tuple(parts),
     )
 
 
 def _rows(run: Run, arrays: Sequence[Array]) -> Array | None:
-    """Rows of all chunks over all keys: 0 for keys that are not there yet. None where a chunk's are of another kind."""
-    if any(array is None or array.ndim != 4 for array in arrays):
+    """Rows of all chunks, with zeros for keys that are not there yet; None where a chunk's are of another kind."""
+    if any(array is None or array.shape[:-2] != arrays[0].shape[:-2] for array in arrays):
         return None
     xp, width = run.xp, max(array.shape[-1] for array in arrays)
     ahead = [xp.zeros((*array.shape[:-1], width - array.shape[-1]), dtype=array.dtype) for array in arrays]
