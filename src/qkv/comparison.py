@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from qkv.oracle import Replacements, Run, StageFunction, resume, run_stages
+from qkv.oracle.rounding import rounded
 from qkv.oracle.stages import STAGES
 from qkv.vocabulary import Stage
 
@@ -231,12 +232,4 @@ _TENSORS = ("query", "key", "value", "scores", "weights", "context", "output")
 
 def round_to(array: Floats, dtype: str) -> Floats:
     """``array`` rounded to ``dtype`` and back to float64."""
-    if dtype == "float64":
-        return array
-    if dtype == "bfloat16":
-        bits = np.ascontiguousarray(array, dtype=np.float32).view(np.uint32)
-        to_even = ((bits >> 16) & 1) + 0x7FFF
-        finite = np.isfinite(array)
-        rounded = ((bits + to_even) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32)
-        return np.where(finite, rounded, array).astype(np.float64)
-    return array.astype(dtype).astype(np.float64)
+    return rounded(np, array, dtype)

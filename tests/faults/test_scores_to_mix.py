@@ -15,9 +15,9 @@ from torch import Tensor
 
 from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Variant
-from qkv.faults.precision import BFLOAT16, FLOAT16, rounded
 from qkv.masks import Causal, Documents, Prefix, SlidingWindow
 from qkv.oracle import Inputs, Linear, Parameters, Replacements, Run, resume, run_stages
+from qkv.oracle.rounding import rounded
 from qkv.positions import Alibi, RelativeBias, Rope
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
@@ -1018,10 +1018,8 @@ def test_a_window_of_any_size_is_found() -> None:
 def test_rounding_is_that_of_the_low_precision(dtype: torch.dtype, dtype_of_run: type) -> None:
     numbers = np.random.default_rng(2).standard_normal(4000) * 10.0 ** np.random.default_rng(3).integers(-9, 6, 4000)
     numbers = np.concatenate([numbers, [0.0, 1.0, -np.inf, np.inf, 65504.0, 1e5]]).astype(np.float32)
-    run = Run(PLAIN, Inputs(query=numbers.astype(dtype_of_run)))
-    to = BFLOAT16 if dtype == torch.bfloat16 else FLOAT16
     with np.errstate(all="ignore"):
-        got = rounded(run, numbers.astype(dtype_of_run), to)
+        got = rounded(np, numbers.astype(dtype_of_run), str(dtype).removeprefix("torch."))
     np.testing.assert_array_equal(got, torch.from_numpy(numbers).to(dtype).double().numpy())
 
 

@@ -1,69 +1,33 @@
 """Softmax in low precision: scores or weights rounded to bfloat16 or float16 on the way.
 
-The rounding is done in the array's own arithmetic, so that it is the same on every library. A candidate that rounds in
-other places too is not reproduced to the last digit.
+A candidate that rounds in other places too is not reproduced to the last digit.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from qkv.faults.as_if import quietly
 from qkv.faults.fault import Ways, fault
 from qkv.oracle import Array, Replacements, Run
+from qkv.oracle.rounding import rounded
 from qkv.oracle.stages import mix, scores, softmax
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
-
-@dataclass(frozen=True)
-class LowPrecision:
-    """A floating point format.
-
-    Attributes:
-        name: what PyTorch calls it.
-        bits: how many binary digits a number has, the hidden one included.
-        least: the smallest normal number; below it, numbers lie ``least * 2^(1 - bits)`` apart.
-        largest: the largest finite number.
-    """
-
-    name: str
-    bits: int
-    least: float
-    largest: float
+BFLOAT16, FLOAT16 = "bfloat16", "float16"
 
 
-BFLOAT16 = LowPrecision("bfloat16", 8, 2.0**-126, (2 - 2.0**-7) * 2.0**127)
-FLOAT16 = LowPrecision("float16", 11, 2.0**-14, 65504.0)
-
-
-def rounded(run: Run, x: Array, to: LowPrecision) -> Array:
-    """``x`` rounded to the nearest number of another format, in its own dtype (Veltkamp's splitting)."""
-    xp = run.xp
-    finite = xp.isfinite(x)
-    number = xp.where(finite, x, xp.zeros_like(x))
-    own_bits = 1 - round(math.log2(xp.finfo(x.dtype).eps))
-    wide = number * (2.0 ** (own_bits - to.bits) + 1)
-    near = wide - (wide - number)
-    step = to.least * 2.0 ** (1 - to.bits)
-    near = xp.where(xp.abs(number) < to.least, xp.round(number / step) * step, near)
-    infinity = run.array(float("inf"))
-    near = xp.where(near > to.largest, infinity, xp.where(near < -to.largest, -infinity, near))
-    return xp.where(finite, near, x)
-
-
-def _rounding(to: LowPrecision, *, of_scores: bool, of_weights: bool) -> Replacements:
+def _rounding(to: str, *, of_scores: bool, of_weights: bool) -> Replacements:
     def low(run: Run) -> Run:
-        seen = run.but(scores=rounded(run, run.scores, to)) if of_scores else run
+        seen = run.but(scores=rounded(run.xp, run.scores, to)) if of_scores else run
         done = softmax(seen)
-        return run.but(weights=rounded(run, done.weights, to) if of_weights else done.weights)
+        return run.but(weights=rounded(run.xp, done.weights, to) if of_weights else done.weights)
 
     return {Stage.SOFTMAX: quietly(low)}
 
 
-def _step_by_step(to: LowPrecision, *, scores_too: bool = True) -> Replacements:
+def _step_by_step(to: str, *, scores_too: bool = True) -> Replacements:
     """Every step of softmax rounded, as kernels do that keep everything in the low precision."""
 
     def low(run: Run) -> Run:
@@ -78,7 +42,7 @@ def _step_by_step(to: LowPrecision, *, scores_too: bool = True) -> Replacements:
     return {Stage.SOFTMAX: quietly(low)}
 
 
-def _all_of_it(to: LowPrecision) -> Replacements:
+def _all_of_it(to: str) -> Replacements:
     """Query, key and value rounded, and weights and context on the way; sums in float32, as fused kernels do it."""
     near = _rounder
 
@@ -92,8 +56,8 @@ def _all_of_it(to: LowPrecision) -> Replacements:
     return {Stage.SCORES: quietly(low_scores), Stage.MIX: quietly(low_mix)}
 
 
-def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
-    return lambda x: rounded(run, x, to)
+def _rounder(run: Run, to: str) -> Callable[[Array], Array]:
+    return lambda x: rounded(run.xp, x, to)
 
 
 @fault(
@@ -112,10 +76,10 @@ def _rounder(run: Run, to: LowPrecision) -> Callable[[Array], Array]:
 def softmax_low_precision(spec: AttentionSpec) -> Ways:
     """``softmax(round(s))``, ``round(softmax(s))``, both, or rounded at every step."""
     for to in (BFLOAT16, FLOAT16):
-        yield f"scores and weights in {to.name}", _rounding(to, of_scores=True, of_weights=True)
-        yield f"scores in {to.name}", _rounding(to, of_scores=True, of_weights=False)
-        yield f"weights in {to.name}", _rounding(to, of_scores=False, of_weights=True)
+        yield f"scores and weights in {to}", _rounding(to, of_scores=True, of_weights=True)
+        yield f"scores in {to}", _rounding(to, of_scores=True, of_weights=False)
+        yield f"weights in {to}", _rounding(to, of_scores=False, of_weights=True)
         if not spec.sinks:
-            yield f"every step in {to.name}", _step_by_step(to)
-            yield f"every step from exp() on in {to.name}", _step_by_step(to, scores_too=False)
-        yield f"query, key and value in {to.name}, and so all of it", _all_of_it(to)
+            yield f"every step in {to}", _step_by_step(to)
+            yield f"every step from exp() on in {to}", _step_by_step(to, scores_too=False)
+        yield f"query, key and value in {to}, and so all of it", _all_of_it(to)

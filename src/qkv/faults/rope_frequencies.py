@@ -10,9 +10,10 @@ from qkv.faults.constants import named
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import ROPE
 from qkv.faults.position import by_sides, rope_of, with_rope
-from qkv.faults.precision import BFLOAT16, FLOAT16, LowPrecision, rounded
+from qkv.faults.precision import BFLOAT16, FLOAT16
 from qkv.faults.replacing import impossible
 from qkv.oracle import Array, Inputs, Replacements, Run
+from qkv.oracle.rounding import rounded
 from qkv.positions import Rope, RopeScaling, rotate
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
@@ -130,30 +131,22 @@ def rope_frequencies(spec: AttentionSpec) -> Ways:
             yield note, _turning(frequencies_of)
 
 
-FLOAT32 = LowPrecision("float32", 24, 2.0**-126, (2 - 2.0**-23) * 2.0**127)
-
-
-def _short(run: Run, x: Array, to: LowPrecision) -> Array:
-    """``x`` rounded to a short format by way of float32, in which its numbers are computed."""
-    return rounded(run, rounded(run, x, FLOAT32), to)
-
-
-def _low_precision(to: LowPrecision, where: str) -> Replacements:
+def _low_precision(to: str, where: str) -> Replacements:
     """The ``position`` stage with small numbers rounded: its ``frequencies``, ``angles``, ``tables`` or everything."""
 
     def turn(run: Run, x: Array, at: Array) -> Array:
         rope, xp = rope_of(run), run.xp
         frequencies, at = run.array(rope.frequencies(x.shape[-1])), run.array(at)
         if where != "tables":
-            frequencies = _short(run, frequencies, to)
+            frequencies = rounded(xp, frequencies, to)
         if where in ("angles", "everything"):
-            at = _short(run, at, to)
+            at = rounded(xp, at, to)
         angles = at[:, None] * frequencies
         if where in ("angles", "everything"):
-            angles = _short(run, angles, to)
+            angles = rounded(xp, angles, to)
         cos, sin = xp.cos(angles), xp.sin(angles)
         if where in ("tables", "everything"):
-            cos, sin = _short(run, cos, to), _short(run, sin, to)
+            cos, sin = rounded(xp, cos, to), rounded(xp, sin, to)
         return _by_table(run, x, cos, sin, rope)
 
     return by_sides(turn, turn)
@@ -200,4 +193,4 @@ def rope_low_precision(spec: AttentionSpec) -> Ways:
     }
     for to in (BFLOAT16, FLOAT16):
         for where, subject in words.items():
-            yield f"{subject} in {to.name}", _low_precision(to, where)
+            yield f"{subject} in {to}", _low_precision(to, where)
