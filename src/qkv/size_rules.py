@@ -19,7 +19,10 @@ AXES = ("key_len", "query_len", "head_dim", "value_dim", "batch", "num_heads", "
 MOST_JOINED = 2000
 """Joined rules that are told apart by further calls at most."""
 
-BLOCKS = (2, 4, 8, 16, 32, 64, 128, 256)
+MOST = 0.5
+"""Share of the sizes inside a bound that must be wrong."""
+
+BLOCKS = (2, 4, 8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True)
@@ -45,32 +48,57 @@ def columns(sizes: Sequence[Size]) -> Columns:
 
 
 def fitting(evidence: Mapping[Size, bool]) -> list[SizeRule]:
-    """Every rule that holds exactly where the evidence says so, the simplest first; two joined where no one does.
+    """Every rule that holds exactly where the evidence says so, the simplest first; two joined where no one does."""
+    wrong = list(evidence.values())
+    if all(wrong) or not any(wrong):
+        return []
+    clear = {size: wrong for size, wrong in evidence.items() if wrong or shows(size)}
+    return _single(evidence) or _single(clear) or _joined(clear)[:MOST_JOINED]
 
-    With one key its weight is one whatever the scores are, so that most faults can't be seen there.
+
+def finer(rule: SizeRule, evidence: Mapping[Size, bool]) -> list[SizeRule]:
+    """Narrower rules that fit as well so far: the rule joined with another about blocks or about one of something."""
+    at, seen = columns(list(evidence)), np.array(list(evidence.values()))
+    joined = [rule & other for other in _rules(at, ())]
+    return [one for one in joined if (one.holds(at) == (rule.holds(at) & seen)).all()]
+
+
+def shows(size: Size) -> bool:
+    """Whether most faults could be seen at a size.
+
+    With one key its weight is one whatever the scores are, and sequences that are one and the same can't be mixed up.
     """
-    clear = {size: wrong for size, wrong in evidence.items() if wrong or size.key_len > 1}
-    return (
-        _single(evidence) or _single(clear) or _joined(clear, every=False) or _joined(clear, every=True)[:MOST_JOINED]
-    )
+    return size.key_len > 1 and size.memory != "expanded"
 
 
 def _single(evidence: Mapping[Size, bool]) -> list[SizeRule]:
     at, seen = columns(list(evidence)), np.array(list(evidence.values()))
-    return [rule for rule in _rules(at) if (rule.holds(at) == seen).all()] if not seen.all() else []
+    return [rule for rule in _rules(at) if (rule.holds(at) == seen).all()]
 
 
-def _joined(evidence: Mapping[Size, bool], *, every: bool) -> list[SizeRule]:
+def _joined(evidence: Mapping[Size, bool]) -> list[SizeRule]:
     at, seen = columns(list(evidence)), np.array(list(evidence.values()))
-    wide = [(rule, holds) for rule in _rules(at, every=every) if (holds := rule.holds(at))[seen].all()]
+    wide = [(rule, holds) for rule in _rules(at) if (holds := rule.holds(at))[seen].all()]
     beyond = np.array([holds[~seen] for _, holds in wide], dtype=np.float32).reshape(len(wide), -1)
     pairs = np.argwhere(np.triu(beyond @ beyond.T == 0, k=1))
     return [wide[right][0] & wide[left][0] for left, right in pairs]
 
 
+def bounding(evidence: Mapping[Size, bool]) -> SizeRule | None:
+    """The rule outside which nothing was ever wrong, and inside which most was; None where there is none.
+
+    For faults that show with some numbers only, such as a largest score that has to lie in a later block.
+    """
+    at, seen = columns(list(evidence)), np.array(list(evidence.values()))
+    wide = [(rule, holds) for rule in _rules(at, BLOCKS) if (holds := rule.holds(at))[seen].all()]
+    outside = [(seen[holds].mean(), rule) for rule, holds in wide if holds.sum() < len(seen)]
+    share, rule = max(outside, key=lambda one: one[0], default=(0.0, None))
+    return rule if share >= MOST else None
+
+
 def telling(rules: Sequence[SizeRule], pool: Sequence[Size]) -> Size | None:
     """The size of a pool that tells the rules apart best, the one with the least work of several; None if none does."""
-    if not pool:
+    if not pool or not rules:
         return None
     at = columns(pool)
     holding = np.sum([rule.holds(at) for rule in rules], axis=0)
@@ -81,15 +109,17 @@ def telling(rules: Sequence[SizeRule], pool: Sequence[Size]) -> Size | None:
     return min((size for size, even in zip(pool, evenness, strict=True) if even == best), key=lambda size: size.work)
 
 
-def _rules(at: Columns, *, every: bool = True) -> Iterator[SizeRule]:
-    """All rules, the simplest first; with numbers up to the largest that was seen, or only those of blocks."""
+def _rules(at: Columns, numbers: Sequence[int] | None = None) -> Iterator[SizeRule]:
+    """All rules, the simplest first; those that name a number for all up to the largest that was seen, or for some."""
     yield from _memory()
     yield from _relations()
     for axis in AXES:
         top = int(at[axis].max())
-        numbers = range(1, top + 1) if every else [number for number in (1, *BLOCKS) if number <= top]
-        blocks = [block for block in BLOCKS if block <= top] if axis in AXES[:4] else []
-        yield from _of_one(axis, numbers, blocks)
+        yield from (_compared(axis, words, 1) for words in _COMPARISONS)
+        yield from _blocks(axis, [block for block in BLOCKS if block <= top] if axis in AXES[:4] else [])
+        for number in dict.fromkeys((*BLOCKS, *range(2, top + 1))) if numbers is None else numbers:
+            if number <= top:
+                yield from (_compared(axis, words, number) for words in _COMPARISONS)
 
 
 def _memory() -> Iterator[SizeRule]:
@@ -116,15 +146,13 @@ def _related(left: str, words: str, right: str) -> SizeRule:
     return SizeRule(f"{left} {words} {right}", lambda at: _COMPARISONS[words](at[left], at[right]))
 
 
-def _of_one(axis: str, numbers: Sequence[int], blocks: Sequence[int]) -> Iterator[SizeRule]:
+def _blocks(axis: str, blocks: Sequence[int]) -> Iterator[SizeRule]:
     for block in blocks:
         yield _left_over(axis, block, "is no multiple of", lambda rest: rest != 0)
         yield _left_over(axis, block, "is a multiple of", lambda rest: rest == 0)
         yield _left_over(axis, block, "is one more than a multiple of", lambda rest: rest == 1)
     if blocks:
         yield SizeRule(f"{axis} is no power of two", lambda at: (at[axis] & (at[axis] - 1)) != 0)
-    for number in numbers:
-        yield from (_compared(axis, words, number) for words in _COMPARISONS)
 
 
 def _left_over(axis: str, block: int, words: str, holds: Callable[[Numbers], Numbers]) -> SizeRule:

@@ -16,7 +16,7 @@ from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
 from qkv.probes.sizes import Axes, Size, axes_for, size_probe
 from qkv.settling import Trial
-from qkv.size_rules import SizeRule, columns, fitting, telling
+from qkv.size_rules import SizeRule, bounding, columns, finer, fitting, shows, telling
 
 SECONDS, THOROUGH = 1.5, 30.0
 """How long a sweep may take, and one that was asked for."""
@@ -48,7 +48,7 @@ class SizeSweep:
         observations: those worth a diagnosis: wrong ones, and right ones near them.
         refused: every size that it would not take, and what it said.
         ended: the size at which its process came to an end, and how.
-        only_when: the rule for where it is wrong; None where none was found or nothing is wrong.
+        rule: the rule for where it is wrong; None where none was found or nothing is wrong.
     """
 
     trial: Trial
@@ -57,7 +57,12 @@ class SizeSweep:
     observations: list[Observation] = field(default_factory=list)
     refused: dict[Size, CandidateError] = field(default_factory=dict)
     ended: tuple[Size, CandidateError] | None = None
-    only_when: str | None = None
+    rule: SizeRule | None = None
+
+    @property
+    def only_when(self) -> str | None:
+        """The rule in words."""
+        return None if self.rule is None else self.rule.words
 
     @property
     def wrong(self) -> list[Size]:
@@ -66,9 +71,11 @@ class SizeSweep:
 
     @property
     def most_telling(self) -> list[Observation]:
-        """A few of the observations for the diagnosis: the least that are wrong, then the last that were right."""
+        """A few of the observations for the diagnosis: the least that is wrong and larger ones, then right ones."""
         wrong = sorted((o for o in self.observations if not o.comparison.agrees), key=lambda o: (o.cost, o.output.size))
-        return wrong[:MOST_WRONG] + [o for o in self.observations if o.comparison.agrees][-MOST_RIGHT:]
+        return (
+            wrong[:: len(wrong) // MOST_WRONG + 1] + [o for o in self.observations if o.comparison.agrees][-MOST_RIGHT:]
+        )
 
     def is_wrong(self, size: Size, draws: int = DRAWS) -> bool:
         """Whether it is wrong at a size, in any of some draws of numbers; not where it refuses the size.
@@ -107,8 +114,7 @@ def swept(trial: Trial, *, more: bool = False) -> SizeSweep:
         try:
             _covered(sweep, seconds)
             if sweep.wrong:
-                rule = _rule(sweep, _shrunk(sweep), time.perf_counter() + seconds)
-                sweep.only_when = None if rule is None else rule.words
+                sweep.rule = _rule(sweep, _shrunk(sweep), time.perf_counter() + seconds)
         except CandidateError as error:
             if not error.fatal:
                 raise
@@ -193,15 +199,25 @@ _STEPS = (_plainer, _one_sequence, _fewer_heads, _same_channels, _fewer_channels
 def _rule(sweep: SizeSweep, size: Size, until: float) -> SizeRule | None:
     """The rule that fits all that was seen, once no other one does and it has foretold what further sizes give."""
     pool = list(dict.fromkeys(_around(size, sweep)))
+    rules, narrowed = fitting(sweep.evidence), False
     for _ in range(MOST_CALLS):
         untried = [other for other in pool if other not in sweep.evidence and other not in sweep.refused]
-        rules = fitting(sweep.evidence)
-        if not rules or time.perf_counter() > until:
-            return None
-        next_size = telling(rules, untried) or _to_foretell(rules[0], pool, sweep)
-        if next_size is None:
+        further = telling(rules, untried)
+        if further is None and rules and not narrowed:
+            rules, narrowed = [rules[0], *finer(rules[0], sweep.evidence)], True
+            further = telling(rules, untried)
+        if not rules:
+            return bounding(sweep.evidence)
+        further = further or _to_foretell(rules[0], pool, sweep)
+        if further is None:
             return rules[0]
-        sweep.is_wrong(next_size)
+        if time.perf_counter() > until:
+            return None
+        wrong = sweep.is_wrong(further)
+        if further in sweep.evidence and (wrong or shows(further)):
+            at = columns([further])
+            left = [rule for rule in rules if bool(rule.holds(at)[0]) == wrong]
+            rules, narrowed = (left, narrowed) if left else (fitting(sweep.evidence), False)
     return None
 
 
