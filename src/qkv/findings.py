@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qkv.adapters.messages import Facts
+from qkv.adapters.names import call_role_of
 from qkv.adapters.opening import kind_of
 from qkv.diagnosis import Diagnosis, Explanation, Observation
 from qkv.errors import CandidateError
@@ -143,7 +144,8 @@ def _named_fault(variant: Variant, error: float) -> NamedFault:
 
 def _inputs_changed(trial: Trial) -> NamedFault:
     changed = ", ".join(sorted(trial.changed))
-    return _named_fault(Variant(CATALOGUE["inputs-changed"], {}, f"changed: {changed}"), 0.0)
+    masks = all(call_role_of(name) in ("mask", "padding") for name in trial.changed)
+    return _named_fault(Variant(CATALOGUE["mask-mutated" if masks else "inputs-changed"], {}, f"changed: {changed}"), 0.0)
 
 
 def probe_results(trial: Trial) -> list[ProbeResult]:

@@ -46,14 +46,17 @@ def _added(run: Run, total: Array) -> Run:
 # --- alibi ---
 
 
-def _with_slopes(slopes: Callable[[AttentionSpec], list[float]]) -> Replacements:
+def with_slopes(slopes: Callable[[AttentionSpec], list[float]]) -> Replacements:
+    """The bias stage done with other slopes of alibi."""
+
     def sloped(run: Run) -> Run:
         return as_if(bias, alibi=Alibi(tuple(slopes(run.spec))))(run)
 
     return {Stage.BIAS: sloped}
 
 
-def _right_slopes(spec: AttentionSpec) -> list[float]:
+def right_slopes(spec: AttentionSpec) -> list[float]:
+    """The slope of each head."""
     return (spec.alibi or Alibi()).slopes_for(spec.num_heads)
 
 
@@ -67,17 +70,17 @@ def _every_second_first(num_heads: int) -> list[float]:
     return (above[0::2] + above[1::2])[:num_heads]
 
 
-_OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
+OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
     "2^(-8(h+1)/num_heads) for a number of heads that is no power of two": lambda spec: [
         2.0 ** (-8 * (head + 1) / spec.num_heads) for head in range(spec.num_heads)
     ],
     "the heads are counted from 0: 2^(-8h/num_heads)": lambda spec: [
         2.0 ** (-8 * head / spec.num_heads) for head in range(spec.num_heads)
     ],
-    "the heads are counted from 0, in the paper's own row": lambda spec: [1.0, *_right_slopes(spec)[:-1]],
-    "in the reverse order": lambda spec: _right_slopes(spec)[::-1],
+    "the heads are counted from 0, in the paper's own row": lambda spec: [1.0, *right_slopes(spec)[:-1]],
+    "in the reverse order": lambda spec: right_slopes(spec)[::-1],
     "1/2^(h+1) for head h": lambda spec: [2.0 ** -(head + 1) for head in range(spec.num_heads)],
-    "head 0's slope for every head": lambda spec: _right_slopes(spec)[:1] * spec.num_heads,
+    "head 0's slope for every head": lambda spec: right_slopes(spec)[:1] * spec.num_heads,
     "all slopes 1": lambda spec: [1.0] * spec.num_heads,
     "the slopes of num_kv_heads heads, shared by groups": lambda spec: [
         alibi_slopes(spec.kv_heads)[head // spec.group_size] for head in range(spec.num_heads)
@@ -89,11 +92,12 @@ _OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
         : spec.num_heads
     ],
     "filled up with the next power's first slopes, not every second one": _unstrided,
-    "half the ratio: the square root of each slope": lambda spec: [slope**0.5 for slope in _right_slopes(spec)],
-    "twice the ratio: each slope squared": lambda spec: [slope**2 for slope in _right_slopes(spec)],
+    "half the ratio: the square root of each slope": lambda spec: [slope**0.5 for slope in right_slopes(spec)],
+    "twice the ratio: each slope squared": lambda spec: [slope**2 for slope in right_slopes(spec)],
     "the next power's slopes, every second one first": lambda spec: _every_second_first(spec.num_heads),
-    "sorted by size": lambda spec: sorted(_right_slopes(spec), reverse=True),
+    "sorted by size": lambda spec: sorted(right_slopes(spec), reverse=True),
 }
+"""Slopes that people use for the right ones, by what they are."""
 
 
 def _slope_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
@@ -116,7 +120,7 @@ def _slope_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     needs=[ALIBI],
     families=[
         Family(
-            lambda factor: _with_slopes(lambda spec: [factor * slope for slope in _right_slopes(spec)]),
+            lambda factor: with_slopes(lambda spec: [factor * slope for slope in right_slopes(spec)]),
             (1.0, 0.3, 3.0, 0.1, 10.0, 0.01, 100.0),
             _slope_note,
         )
@@ -127,11 +131,11 @@ def alibi_slopes_wrong(spec: AttentionSpec) -> Ways:
     """``-m'_h |i - j|`` with slopes ``m'`` that belong to other heads, other counts or another formula."""
     if spec.alibi is None:
         return
-    seen = {tuple(_right_slopes(spec))}
-    for note, slopes in _OTHER_SLOPES.items():
+    seen = {tuple(right_slopes(spec))}
+    for note, slopes in OTHER_SLOPES.items():
         if (other := tuple(slopes(spec))) not in seen:
             seen.add(other)
-            yield note, _with_slopes(slopes)
+            yield note, with_slopes(slopes)
 
 
 @fault(
@@ -157,11 +161,11 @@ def alibi_sign(spec: AttentionSpec) -> Ways:
             _, others = _split(run, "alibi")
             query, key = run.token_positions()
             distance = run.array(key[None, :] - query[:, None])
-            return _added(run, sign * run.array(_right_slopes(run.spec))[:, None, None] * distance + others)
+            return _added(run, sign * run.array(right_slopes(run.spec))[:, None, None] * distance + others)
 
         return {Stage.BIAS: added}
 
-    yield "", _with_slopes(lambda spec: [-slope for slope in _right_slopes(spec)])
+    yield "", with_slopes(lambda spec: [-slope for slope in right_slopes(spec)])
     yield "the distance is not made positive: later keys are raised", signed(1.0)
     yield "the distance is not made positive: earlier keys are raised", signed(-1.0)
 

@@ -21,7 +21,7 @@ from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
 
-def _reading(head_of: Callable[[int], int], roles: Iterable[str] = ("key", "value")) -> Replacements:
+def reading_heads(head_of: Callable[[int], int], roles: Iterable[str] = ("key", "value")) -> Replacements:
     """The ``heads`` stage in which query head ``h`` reads key/value head ``head_of(h)``."""
     reading = tuple(roles)
 
@@ -55,9 +55,9 @@ def _reading(head_of: Callable[[int], int], roles: Iterable[str] = ("key", "valu
 )
 def kv_heads_tiled(spec: AttentionSpec) -> Ways:
     """``kv(h) = h % num_kv_heads`` for ``h // group_size``."""
-    yield "", _reading(lambda head: head % spec.kv_heads)
+    yield "", reading_heads(lambda head: head % spec.kv_heads)
     for role in ("key", "value"):
-        yield f"{role} only", _reading(lambda head: head % spec.kv_heads, [role])
+        yield f"{role} only", reading_heads(lambda head: head % spec.kv_heads, [role])
 
 
 @fault(
@@ -86,7 +86,7 @@ def kv_head_divisor(spec: AttentionSpec) -> Ways:
         chosen = [head_of(head) for head in range(spec.num_heads)]
         if max(chosen) < spec.kv_heads and chosen not in seen:
             seen.append(chosen)
-            yield note, _reading(head_of)
+            yield note, reading_heads(head_of)
 
 
 def _repeated_and_viewed(run: Run) -> Run:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+from qkv.faults.as_if import unless
 from qkv.faults.fault import Ways, fault
 from qkv.faults.heads import split_back_to_front, split_by_view
 from qkv.faults.needs import SEVERAL_HEADS
-from qkv.faults.replacing import chain, impossible, normed_and_shared, parameters, read_as, side_by_side
+from qkv.faults.replacing import apart, chain, impossible, normed_and_shared, parameters, read_as, side_by_side
 from qkv.oracle import Run, StageFunction
 from qkv.oracle.stages import heads, linear, project, split_heads
 from qkv.spec import AttentionSpec
@@ -98,4 +101,56 @@ def strided_read_as_contiguous(spec: AttentionSpec) -> Ways:
 )
 def inputs_changed(spec: AttentionSpec) -> Ways:
     """Right numbers, and arguments that no longer hold what they held. Seen by comparing them bit by bit."""
+    yield from ()
+
+
+def _wrapped(limit: int, roles: tuple[str, ...]) -> StageFunction:
+    """The heads stage where numbers from place ``limit`` on are read from the beginning again."""
+
+    def replaced(run: Run) -> Run:
+        done, wrapped = apart(run), {}
+        for role in roles:
+            x = getattr(done, role)
+            places = run.xp.arange(math.prod(x.shape)) % limit
+            wrapped[role] = run.xp.reshape(run.xp.take(run.xp.reshape(x, (-1,)), places, axis=0), x.shape)
+        unless(all(math.prod(getattr(done, role).shape) <= limit for role in roles), "no index is as large as that")
+        return normed_and_shared(done.but(**wrapped))
+
+    return replaced
+
+
+@fault(
+    "index-overflow",
+    Stage.HEADS,
+    title="an index is too large for its type and starts again from 0",
+    explanation=(
+        "A number's place in memory is counted in a type that ends at a power of two: 2^16 for 16 bits, 2^32 for 32. "
+        "Beyond it the count starts again from 0 (or below 0, which crashes), and the last tokens, heads or sequences "
+        "are read from the front of the array. Smaller arrays are right, so it takes a large one to see it."
+    ),
+    repair="offset = batch_index.to(tl.int64) * stride  # 64 bits before the product, not after",
+    commonness=1,
+)
+def index_overflow(spec: AttentionSpec) -> Ways:
+    """``k`` and ``v`` read at place ``n mod 2^bits``."""
+    for bits in (8, 10, 12, 15, 16):
+        for words, roles in {"key and value": ("key", "value"), "query, key and value": ("query", "key", "value"),
+                             "the value": ("value",)}.items():  # fmt: skip
+            yield f"{words}, from 2^{bits} numbers on", {Stage.HEADS: _wrapped(2**bits, roles)}
+
+
+@fault(
+    "mask-mutated",
+    Stage.MASK,
+    title="the mask is changed in place",
+    explanation=(
+        "The output is right, but the mask that was handed over holds something else afterwards: the next layer, which "
+        "is handed the same one, hides other keys. In a model of one layer nothing shows."
+    ),
+    repair="mask = mask | ~is_token[:, None, None, :]  # a new array; |= and masked_fill_ change the caller's",
+    commonness=1,
+    watched=True,
+)
+def mask_mutated(spec: AttentionSpec) -> Ways:
+    """Right numbers, and a mask that no longer holds what it held. Seen by comparing it bit by bit."""
     yield from ()

@@ -6,7 +6,7 @@ from qkv.faults.fault import Ways, fault
 from qkv.faults.needs import BIASES, PROJECTIONS, SEVERAL_HEADS
 from qkv.faults.replacing import changed, fitting, impossible, parameters, with_parameters
 from qkv.oracle import Array, Linear, Parameters, Replacements, Run
-from qkv.oracle.stages import merge, output, project
+from qkv.oracle.stages import linear, merge, output, project
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -131,6 +131,14 @@ def _head_after_head(run: Run) -> Run:
     )
 
 
+def _value_from_key(run: Run) -> Run:
+    """The value made by its projection from the projected key: ``v = v_proj(k)``."""
+    right, made = parameters(run), project(run)
+    if run.inputs.query is not None or made.key.shape[-1] != right.v_proj.weight.shape[1]:
+        raise impossible("the key has another width than the tokens")
+    return made.but(value=linear(run, made.key, right.v_proj))
+
+
 def _overwritten(*, value_from: str) -> Replacements:
     """Key and value made from the query, whose name was that of the tokens: ``x = q_proj(x)``."""
 
@@ -164,6 +172,7 @@ def projections_chained(spec: AttentionSpec) -> Ways:
     """``q^(h) = Wq_h q^(h-1)``; or ``k = Wk q``, ``v = Wv q`` or ``v = Wv k``."""
     if spec.num_heads > 1:
         yield "each head projects what the head before it gave", {Stage.PROJECT: _head_after_head}
+    yield "the value is made from the projected key", {Stage.PROJECT: _value_from_key}
     yield "key and value are made from the query", _overwritten(value_from="query")
     yield "the key is made from the query, and the value from the key", _overwritten(value_from="key")
 

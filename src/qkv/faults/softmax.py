@@ -11,7 +11,7 @@ from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
 from qkv.faults.needs import EMPTY_ROW
 from qkv.oracle import Replacements, Run
-from qkv.oracle.stages import allowed, mix, output, softmax, weights_from
+from qkv.oracle.stages import allowed, empty_row_weight, mix, output, softmax, weights_from
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import EmptyRow, Stage
 
@@ -58,6 +58,20 @@ def _shares(run: Run, axis: int | tuple[int, ...], rule: EmptyRow) -> Run:
     return run.but(weights=xp.where(total == 0, run.array(instead[rule]), weights))
 
 
+def _top_over(top_axis: int, sum_axis: int) -> Replacements:
+    """The largest score taken off along one axis, and the sum below the line along another."""
+
+    def apart(run: Run) -> Run:
+        xp = run.xp
+        top = xp.max(run.scores, axis=top_axis, keepdims=True)
+        shares = xp.exp(run.scores - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))
+        total = xp.sum(shares, axis=sum_axis, keepdims=True)
+        weights = shares / xp.where(total == 0, xp.ones_like(total), total)
+        return run.but(weights=xp.where(total == 0, empty_row_weight(run), weights))
+
+    return {Stage.SOFTMAX: quietly(apart)}
+
+
 def _over(axis: int | tuple[int, ...], note: str) -> Ways:
     rules: dict[EmptyRow, str] = {
         "nan": "NaN where all of them are hidden",
@@ -87,6 +101,8 @@ def softmax_over_queries(spec: AttentionSpec) -> Ways:
     """``w_ij = exp(s_ij) / sum_i exp(s_ij)``, or over queries and keys together."""
     yield from _over(-2, "over the queries")
     yield from _over((-2, -1), "over queries and keys together")
+    yield "the largest score is taken over the queries, the sum over the keys", _top_over(-2, -1)
+    yield "the largest score is taken over the keys, the sum over the queries", _top_over(-1, -2)
     if spec.sinks:
         yield "over the queries, the sink among them", {Stage.SOFTMAX: _column_with_sink}
 
@@ -118,6 +134,9 @@ def softmax_over_heads_or_batch(spec: AttentionSpec) -> Ways:
     yield from _over(1, "over the heads")
     yield from _over(0, "over the batch")
     yield from _over((0, 1), "over batch and heads together")
+    for axis, words in ((1, "heads"), (0, "batch")):
+        yield f"the largest score is taken over the {words}, the sum over the keys", _top_over(axis, -1)
+        yield f"the largest score is taken over the keys, the sum over the {words}", _top_over(-1, axis)
 
 
 # --- left out, or done otherwise ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qkv.faults.fault import Ways, fault
-from qkv.faults.masking import Band, Blocks, masked_as, with_changed, without
+from qkv.faults.masking import Band, Blocks, masked_as, simple, with_changed, without
 from qkv.faults.needs import CAUSAL, WINDOW
 from qkv.masks import Causal, Mask, SlidingWindow
 from qkv.oracle import Replacements, Run
@@ -151,3 +151,33 @@ def window_centred(spec: AttentionSpec) -> Ways:
     if size is not None and size > 2 and spec.masks(Causal):
         mask = without(with_changed(spec.mask, SlidingWindow, lambda part: Band(size // 2, size // 2)), Causal)
         yield "as many keys, half of them ahead", masked_as(mask)
+
+
+_WINDOWS = (2, 3, 4, 5, 6, 8, 16, 32, 64, 128, 256)
+
+
+def _unmeant(run: Run) -> Iterator[tuple[str, Replacements]]:
+    if not run.spec.masks(SlidingWindow):
+        for size in range(2, min(run.inputs.lengths[1], 256)):
+            if size not in _WINDOWS:
+                yield f"a window of {size}", masked_as(simple(run.spec.mask & SlidingWindow(size)))
+
+
+@fault(
+    "window-layers-swapped",
+    Stage.MASK,
+    title="a layer that should see everything has a window",
+    explanation=(
+        "Models mix layers with a window and layers without, and the pattern was counted from the wrong layer, or the "
+        "window is set for all of them. Rows up to the window's width are right, every later row sees too little; a "
+        "test no longer than the window passes."
+    ),
+    repair="window = config.sliding_window if config.layer_types[layer] == 'sliding_attention' else None",
+    further=_unmeant,
+    commonness=2,
+)
+def window_layers_swapped(spec: AttentionSpec) -> Ways:
+    """``i - j < W`` where no window is meant; the opposite is ``window-missing``."""
+    if not spec.masks(SlidingWindow):
+        for size in _WINDOWS:
+            yield f"a window of {size}", masked_as(simple(spec.mask & SlidingWindow(size)))

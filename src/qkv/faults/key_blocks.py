@@ -1,0 +1,102 @@
+"""Faults of keys that are computed block by block: how the blocks are joined, and what the loop over them changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from qkv.faults.as_if import quietly, unless
+from qkv.faults.fault import Ways, fault
+from qkv.oracle import Array, Run
+from qkv.oracle.stages import scale, softmax
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Stage
+
+_BLOCKS = (2, 4, 8, 16, 32, 64, 128)
+
+
+def _blocks_of(run: Run, block: int) -> list[Array]:
+    key_len = run.scores.shape[-1]
+    unless(not 1 < block < key_len, "all keys fit into one block, or each is one")
+    return [run.scores[..., start : start + block] for start in range(0, key_len, block)]
+
+
+def _merged(size: Callable[[int], int], power: float) -> Callable[[Run], Run]:
+    """Softmax in each block, and the blocks weighted by the exponential of their log-sum-exp times ``power``."""
+
+    def merged(run: Run) -> Run:
+        xp, inner, totals = run.xp, [], []
+        for block in _blocks_of(run, size(run.scores.shape[-1])):
+            top = xp.max(block, axis=-1, keepdims=True)
+            shares = xp.exp(block - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))
+            total = xp.sum(shares, axis=-1, keepdims=True)
+            inner.append(shares / xp.where(total == 0, xp.ones_like(total), total))
+            seen = xp.isfinite(top)
+            totals.append(xp.where(seen, power * (top + xp.log(xp.where(seen, total, xp.ones_like(total)))), -math.inf))
+        weights_of_blocks = softmax(run.but(scores=xp.concat(totals, axis=-1))).weights
+        parts = [block * weights_of_blocks[..., place : place + 1] for place, block in enumerate(inner)]
+        return run.but(weights=xp.concat(parts, axis=-1))
+
+    return quietly(merged)
+
+
+_SIZES: dict[str, Callable[[int], int]] = {
+    **{f"blocks of {block} keys": (lambda key_len, block=block: block) for block in _BLOCKS},  # type: ignore[misc]
+    **{f"{parts} parts": (lambda key_len, parts=parts: -(-key_len // parts)) for parts in (2, 3, 4)},  # type: ignore[misc]
+}
+"""How many keys a block has, by the number of keys in all."""
+
+
+@fault(
+    "lse-base",
+    Stage.SOFTMAX,
+    title="blocks of keys are joined by weights of another base",
+    explanation=(
+        "Blocks of keys that are computed apart are joined by exp(lse), lse being the logarithm of each block's sum. "
+        "Kernels keep it to the base 2, and joined with e, or the other way round, the blocks with large scores count "
+        "too much or too little. What fits into one block is right."
+    ),
+    repair="weight = torch.exp(lse - lse_max)  # exp2 if lse = log2(sum); torch.logaddexp joins two",
+    commonness=1,
+)
+def lse_base(spec: AttentionSpec) -> Ways:
+    """``sum_b w_b o_b`` with ``w_b`` from ``2^lse_b`` or ``e^(lse_b / ln 2)`` for ``e^lse_b``; or all ``w_b`` equal."""
+    if spec.sinks:
+        return
+    powers = {"2^lse": math.log(2), "e^(lse / ln 2)": 1 / math.log(2), "equal weights": 0.0}
+    for words, size in _SIZES.items():
+        for weight, power in powers.items():
+            yield f"{words}, joined by {weight}", {Stage.SOFTMAX: _merged(size, power)}
+
+
+@fault(
+    "scale-in-block-loop",
+    Stage.SCALE,
+    title="the scale changes from block to block",
+    explanation=(
+        "Keys are read block by block, and the query (or the scale) is multiplied inside the loop and kept: the first "
+        "block is scaled once, the second twice, and so on. What fits into one block is right, and later keys count "
+        "too little or too much."
+    ),
+    repair="query = query * scale  # before the loop over the blocks",
+    commonness=1,
+)
+def scale_in_block_loop(spec: AttentionSpec) -> Ways:
+    """``a^(n + 1) q k^T`` in block ``n``, or ``a (1 / ln 2)^n q k^T``."""
+
+    def growing(block: int, factor: Callable[[Run], float]) -> Callable[[Run], Run]:
+        def scaled(run: Run) -> Run:
+            by = factor(run)
+            unless(by == 1, "multiplying by one changes nothing")
+            parts = [part * by**place for place, part in enumerate(_blocks_of(run, block))]
+            return scale(run.but(scores=run.xp.concat(parts, axis=-1)))
+
+        return scaled
+
+    factors: dict[str, Callable[[Run], float]] = {
+        "the scale": lambda run: run.spec.scale_for(run.query.shape[-1]),
+        "1/ln(2)": lambda run: 1 / math.log(2),
+    }
+    for block in _BLOCKS:
+        for words, factor in factors.items():
+            yield f"blocks of {block} keys, each times {words} once more", {Stage.SCALE: growing(block, factor)}
