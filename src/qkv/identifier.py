@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from qkv.adapters.calling import Caller
+from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, kind_of
+from qkv.dumps.identity import identify_dump
 from qkv.errors import CandidateError
 from qkv.findings import words_of
 from qkv.identification import identity_of, opened
@@ -57,6 +59,8 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         request: what is asked; of the spec's fields only sizes count.
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
     """
+    if is_dump(request.target):
+        return _of_dump(request)
     if host is None:
         host = request.host()
     words, repeat = CandidateWords(name=request.name, file=request.file), request.command("identify")
@@ -68,6 +72,20 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
     finally:
         host.close()
+
+
+def _of_dump(request: Request) -> Identity:
+    said = request.conventions
+    return identify_dump(
+        str(request.target),
+        request.given,
+        request.tensors,
+        said.layout,
+        said.mask_meaning,
+        time_limit=request.time_limit,
+        memory_limit=request.memory_limit,
+        repeat=request.command("identify"),
+    )
 
 
 def _identity(host: Hosting, facts: Facts, words: CandidateWords, request: Request, repeat: str) -> Identity:

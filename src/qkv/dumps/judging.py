@@ -14,6 +14,7 @@ from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Argument, Facts
 from qkv.diagnosis import Diagnosis, Observation, diagnose, under
 from qkv.dumps.arrangements import Arrangement, arrangements
+from qkv.dumps.backward import with_gradients_of
 from qkv.dumps.handed import Handed, handed
 from qkv.dumps.inside import Inner, first_departure, inner_tensors
 from qkv.dumps.observed import DumpReading, Part, narrowed, spec_here
@@ -127,15 +128,16 @@ def held_in_every_way(dump: Dump, said: Intention, request: DumpRequest) -> Iter
     """The dump under every reading of its axes and masks, and every intention that fits what was said."""
     found = arrangements(dump, said.spec, said.stated, request.layout)
     ways = [(one, way) for one in found for way in handed(dump, one, request.mask_meaning)]
-    facts = _facts(dump)
+    facts = facts_of(dump)
     doubts = _doubts(found, ways)
     for (arrangement, way), meant in list(product(ways, intentions(facts, said)))[:MOST_READINGS]:
         intention = _with_tensors(meant, way)
         reading = DumpReading(dump, spec_here(intention.spec, arrangement), arrangement, way, facts, doubts)
-        yield _held(reading, intention)
+        yield held_to(reading, intention)
 
 
-def _facts(dump: Dump) -> Facts:
+def facts_of(dump: Dump) -> Facts:
+    """What little a dump says of itself."""
     arguments = [Argument(name) for name in ("query", "key", "value")]
     return Facts(Path(dump.file).name.partition(".")[0], "function", "numpy", False, "", call=arguments)
 
@@ -171,7 +173,12 @@ def _with_tensors(meant: Intention, way: Handed) -> Intention:
     return meant
 
 
-def _held(reading: DumpReading, intention: Intention) -> Held:
+def held_to(reading: DumpReading, intention: Intention) -> Held:
+    """A dump in one reading, run and compared.
+
+    Raises:
+        CandidateError: it is too large.
+    """
     sizes = reading.arrangement.sizes
     cost = sizes["batch"] * reading.spec.num_heads * sizes["queries"] * sizes["keys"]
     if cost > LARGEST:
@@ -219,7 +226,9 @@ def _report(ways: Sequence[Held], request: DumpRequest) -> Report:
     report = replace(report, probes=probes, assumptions=assumptions, example=None)
     departed = first_departure(held.inner)
     if departed is None:
-        return report
+        with np.errstate(all="ignore"):
+            expected = observation.expected
+            return with_gradients_of(report, held.reading, expected.run, expected.held_to)
     if observation.comparison.agrees:
         why = f"the output is right, and {departed}: the {departed.role} may be those of another place"
         return replace(
@@ -263,7 +272,7 @@ def _part(held: Held) -> Held | None:
         tokens = max(int((SEARCHED / group) ** 0.5), query + 1)
         if tokens < queries and not run.may_attend[..., :tokens, tokens:].any():
             part = replace(part, tokens=tokens)
-    return _held(narrowed(held.reading, part), held.intention)
+    return held_to(narrowed(held.reading, part), held.intention)
 
 
 def _diagnosed(ways: Sequence[Held]) -> tuple[Held, Diagnosis]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from qkv.adapters.calling import Outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.dump import Array, dtype_named
 from qkv.adapters.messages import Facts
+from qkv.adapters.pullback import Gradients, Memory
 from qkv.comparison import EPSILON, Bools, Expectation, Floats, expectation
 from qkv.diagnosis import Observation
 from qkv.dumps.arrangements import Arrangement
@@ -107,6 +108,18 @@ class DumpReading:
             CandidateError: always.
         """
         raise CandidateError("a dump can't be called with other inputs")
+
+    def gradients(self, inputs: Inputs, cotangent: Array, memory: Memory, *, seed: int = 0) -> Gradients:
+        """Nothing, as for `observe`: see `backward` for the gradients that a dump holds.
+
+        Raises:
+            CandidateError: always.
+        """
+        raise CandidateError("a dump can't be called with other inputs")
+
+    def named(self, of: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The oracle's gradients, as they are."""
+        return of
 
     def inputs(self) -> Inputs:
         """What was attended with; entries that are no number are 0 here (see `untouched`)."""
