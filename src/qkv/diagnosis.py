@@ -16,6 +16,7 @@ import numpy as np
 from qkv.comparison import EPSILON, Comparison, Expectation, Floats, as_rows, tolerance_of
 from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Family, Variant
+from qkv.faults.one_stage import one_stage_pairs
 from qkv.faults.scopes import scoped
 from qkv.oracle import Replacements, Run, resume
 from qkv.oracle.chunks import joined
@@ -386,6 +387,10 @@ def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
             second = others[0][0]
             if _disjoint(first, second) and screen.reproduced_by(_both(given, run, first, second)) is not None:
                 yield from ((one, other) for (one, _), (other, _) in product(group, others) if _apart(one, other))
+    for first, both in one_stage_pairs(run.spec):
+        together = twin(run, both.replacements)
+        if together is not None and screen.reproduced_by(together.output) is not None:
+            yield first, both
 
 
 def _disjoint(first: Variant, second: Variant) -> bool:

@@ -145,7 +145,8 @@ def _named_fault(variant: Variant, error: float) -> NamedFault:
 def _inputs_changed(trial: Trial) -> NamedFault:
     changed = ", ".join(sorted(trial.changed))
     masks = all(call_role_of(name) in ("mask", "padding") for name in trial.changed)
-    return _named_fault(Variant(CATALOGUE["mask-mutated" if masks else "inputs-changed"], {}, f"changed: {changed}"), 0.0)
+    fault = CATALOGUE["mask-mutated" if masks else "inputs-changed"]
+    return _named_fault(Variant(fault, {}, f"changed: {changed}"), 0.0)
 
 
 def probe_results(trial: Trial) -> list[ProbeResult]:

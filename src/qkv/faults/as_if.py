@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,24 @@ from qkv.spec import AttentionSpec
 from qkv.vocabulary import EmptyRow, Stage
 
 
-def as_if(stage: StageFunction, inputs: Callable[[Inputs], Inputs] | None = None, **spec_changes: Any) -> StageFunction:
-    """``stage`` as it would go under a changed spec or with changed inputs; the stages after it see the real ones."""
+@dataclass(frozen=True, eq=False)
+class AsIf:
+    """A stage as it would go under a changed spec or with changed inputs; the stages after it see the real ones."""
 
-    def changed(run: Run) -> Run:
-        seen = run.but(spec=run.spec.but(**spec_changes), inputs=inputs(run.inputs) if inputs else run.inputs)
-        return stage(seen).but(spec=run.spec, inputs=run.inputs)
+    stage: StageFunction
+    inputs: Callable[[Inputs], Inputs] | None
+    spec_changes: Mapping[str, Any]
 
-    return changed
+    def __call__(self, run: Run) -> Run:
+        """The run after the stage."""
+        inputs = run.inputs if self.inputs is None else self.inputs(run.inputs)
+        seen = run.but(spec=run.spec.but(**self.spec_changes), inputs=inputs)
+        return self.stage(seen).but(spec=run.spec, inputs=run.inputs)
+
+
+def as_if(stage: StageFunction, inputs: Callable[[Inputs], Inputs] | None = None, **spec_changes: Any) -> AsIf:
+    """``stage`` as it would go under a changed spec or with changed inputs."""
+    return AsIf(stage, inputs, spec_changes)
 
 
 def quietly(stage: StageFunction) -> StageFunction:
