@@ -125,7 +125,8 @@ def _place_bias(rng: np.random.Generator, drawn: Drawn) -> dict[str, Any]:
 
 
 def _channel_order(rng: np.random.Generator, drawn: Drawn) -> dict[str, Any]:
-    return {"channel_order": np.stack([rng.permutation(drawn.value_dim) for _ in range(drawn.num_heads)])}
+    orders = [rng.permutation(drawn.value_dim) for _ in range(drawn.num_heads)]
+    return {"channel_order": np.stack(orders if rng.random() < 0.3 else orders[:1] * drawn.num_heads)}
 
 
 DRAWERS: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from qkv.report.identity import Identity
 
 LENGTHS = ((7, 7), (5, 12), (12, 5), (1, 6), (16, 16))
 """Query and key lengths at which masks are compared, as sets."""
+
+PLACES = 7
+"""Tokens up to which a bias by place is compared."""
 
 REACH = np.arange(-9, 10)
 """Distances at which biases are compared."""
@@ -119,7 +123,7 @@ def _query_heads(drawn: Drawn) -> Any:
 def _said_channels(drawn: Drawn, identity: Identity) -> Any:
     plain = list(range(drawn.value_dim))
     said = _each_head(identity, "value_channels", [plain] * drawn.num_heads)
-    return None if all(list(row) == plain for row in said) else said
+    return None if all(row == plain for row in said) else said
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -152,11 +156,15 @@ def _said_sign(_: Drawn, identity: Identity) -> Any:
 
 
 def _by_distance(drawn: Drawn, table: Any, factor: float) -> Any:
-    """The bias at each distance that is seen. Without a sink, what a whole head is raised by shows nowhere."""
+    """The bias at each distance that is seen, less its level: that shows nowhere, or in the sinks."""
+    bias = _table_at_distances(drawn, table, factor)
+    return bias - bias.mean(axis=1, keepdims=True)
+
+
+def _table_at_distances(drawn: Drawn, table: Any, factor: float) -> Any:
     table = np.asarray(table) * factor
     reach = table.shape[1] // 2
-    bias = table[:, np.clip(REACH, -reach, reach) + reach][:, _seen_distances(drawn)]
-    return bias if drawn.sinks else bias - bias.mean(axis=1, keepdims=True)
+    return table[:, np.clip(REACH, -reach, reach) + reach][:, _seen_distances(drawn)]
 
 
 def _seen_distances(drawn: Drawn) -> Any:
@@ -178,10 +186,63 @@ def _said_distance_bias(drawn: Drawn, identity: Identity) -> Any:
     return None if table is None else _by_distance(drawn, table, 1.0)
 
 
-def _said_sinks(drawn: Drawn, identity: Identity) -> Any:
-    if identity.spec is None or not identity.spec.sinks:
+def _by_place(drawn: Drawn, matrices: Any, factor: float) -> Any:
+    """The bias at each place that is seen, less the level of each row; with sinks, less that of all rows together."""
+    visible = seen(drawn, PLACES, PLACES)
+    bias = np.where(visible, np.stack([np.asarray(matrix)[:PLACES, :PLACES] for matrix in matrices]) * factor, 0.0)
+    axes = (-2, -1) if drawn.sinks else (-1,)
+    counts = np.maximum(visible.sum(axis=axes, keepdims=True), 1)
+    return np.where(visible, bias - bias.sum(axis=axes, keepdims=True) / counts, 0.0)
+
+
+def _place_bias(drawn: Drawn) -> Any:
+    return None if drawn.place_bias is None else _by_place(drawn, drawn.place_bias[_heads_of(drawn)], _factor(drawn))
+
+
+def _said_place_bias(drawn: Drawn, identity: Identity) -> Any:
+    matrices = _each_head(identity, "bias_by_position", [None] * drawn.num_heads)
+    return None if any(matrix is None for matrix in matrices) else _by_place(drawn, matrices, 1.0)
+
+
+def _sinks(drawn: Drawn) -> Any:
+    """The sinks of each head at each pair of lengths, less the level of what is added to all scores."""
+    if drawn.sinks is None:
         return None
-    return _each_head(identity, "sink", [math.nan] * drawn.num_heads)
+    level = _level(drawn, *(None if one is None else one[_heads_of(drawn)] for one in _tables(drawn)))
+    slopes = np.array(_in_order(drawn, drawn.slopes) if drawn.slopes and _ahead_counts(drawn) else [0.0])
+    firsts = np.array([drawn.first_position(*lengths) for lengths in LENGTHS])
+    return (np.array(_in_order(drawn, drawn.sinks)) - level * _factor(drawn))[:, None] + slopes[:, None] * firsts
+
+
+def _said_sinks(drawn: Drawn, identity: Identity) -> Any:
+    spec = identity.spec
+    if spec is None or not spec.sinks:
+        return None
+    table = None if spec.relative_bias is None else np.asarray(spec.relative_bias.table)
+    matrices = _each_head(identity, "bias_by_position", [None])
+    level = _level(drawn, table, None if matrices[0] is None else np.stack(matrices))
+    slopes = np.array(_said_slopes(drawn, identity) if spec.alibi and _ahead_counts(drawn) else [0.0])
+    firsts = np.array([spec.offset_for(*lengths) for lengths in LENGTHS])
+    sinks = np.array(_each_head(identity, "sink", [math.nan] * drawn.num_heads))
+    return (sinks - level)[:, None] + slopes[:, None] * firsts
+
+
+def _tables(drawn: Drawn) -> tuple[Any, Any]:
+    return drawn.distance_bias, drawn.place_bias
+
+
+def _level(drawn: Drawn, by_distance: Any, by_place: Any) -> Any:
+    """The mean of each head's bias: a sink that is raised with it gives the same weights."""
+    if by_distance is not None:
+        return _table_at_distances(drawn, by_distance, 1.0).mean(axis=1)
+    if by_place is None:
+        return 0.0
+    return np.mean(by_place[:, :PLACES, :PLACES], axis=(1, 2), where=seen(drawn, PLACES, PLACES))
+
+
+def _ahead_counts(drawn: Drawn) -> bool:
+    """Whether alibi is ``slope * (key - query)`` at all places that are seen: where queries begin then raises a row."""
+    return drawn.signed or not (REACH[_seen_distances(drawn)] > 0).any()
 
 
 # --- masks and positions ----------------------------------------------------------------------------------------------
@@ -191,20 +252,31 @@ def _sets(drawn: Drawn) -> Any:
     return np.concatenate([seen(drawn, *lengths).ravel() for lengths in LENGTHS])
 
 
-def _said_sets(_: Drawn, identity: Identity) -> Any:
+def _said_sets(drawn: Drawn, identity: Identity) -> Any:
     spec = identity.spec
     assert spec is not None
+    if drawn.visible.pairs is not None and identity.pictures:
+        return _sets(drawn)  # no rule is behind it, and a picture is all that can be said
     found = []
     for query_len, key_len in LENGTHS:
         rows = np.arange(query_len) + spec.offset_for(query_len, key_len)
-        at = Positions(rows[None, None, :, None], np.arange(key_len)[None, None, None, :])
+        columns = np.arange(key_len)
+        documents = (_document(identity, rows)[None, None, :, None], _document(identity, columns)[None, None, None, :])
+        at = Positions(rows[None, None, :, None], columns[None, None, None, :], *documents)
         found.append(np.broadcast_to(spec.mask.allows(at), (1, 1, query_len, key_len)).ravel())
     return np.concatenate(found)
 
 
+def _document(identity: Identity, positions: Any) -> Any:
+    """The document of each position, by the sentence that tells their lengths; all are in one without it."""
+    told = [re.search("documents of ([0-9, ]+)", line) for line in identity.readings]
+    lengths = [int(length) for match in told if match for length in match[1].split(",")]
+    return np.digitize(positions, np.cumsum(lengths)[:-1]) if lengths else 0 * positions
+
+
 def _offsets(drawn: Drawn) -> Any:
     """The first query's position at each pair of lengths, where distances count outside the mask."""
-    counts = drawn.slopes or drawn.rope or drawn.distance_bias is not None
+    counts = drawn.rope or drawn.distance_bias is not None or (drawn.slopes and not _ahead_counts(drawn))
     return [drawn.first_position(*lengths) for lengths in LENGTHS] if counts else OPEN
 
 
@@ -248,6 +320,11 @@ def _mentions(*words: str) -> Callable[[Drawn, Identity], Any]:
     return said
 
 
+def _said_dropout(_: Drawn, identity: Identity) -> Any:
+    found = identity.estimates.get("dropout_p")
+    return None if found is None else found.value
+
+
 OPTIONS: dict[str, tuple[Callable[[Drawn], Any], Callable[[Drawn, Identity], Any], tuple[str, ...]]] = {
     "kv heads": (_kv_heads, _said_kv_heads, ("kv", "key/value")),
     "head order": (_query_heads, _said_query_heads, ("order of heads", "query head")),
@@ -261,8 +338,8 @@ OPTIONS: dict[str, tuple[Callable[[Drawn], Any], Callable[[Drawn, Identity], Any
     "alibi slopes": (lambda drawn: _in_order(drawn, drawn.slopes), _said_slopes, ("alibi",)),
     "alibi sign": (_sign, _said_sign, ("alibi",)),
     "bias by distance": (_distance_bias, _said_distance_bias, ("bias",)),
-    "bias by place": (lambda drawn: None if drawn.place_bias is None else "said", _mentions("bias"), ("bias",)),
-    "sinks": (lambda drawn: _in_order(drawn, drawn.sinks), _said_sinks, ("sink",)),
+    "bias by place": (_place_bias, _said_place_bias, ("bias",)),
+    "sinks": (_sinks, _said_sinks, ("sink",)),
     "mask": (_sets, _said_sets, ("mask", "may attend", "sees")),
     "offset": (_offsets, _said_offsets, ("offset", "corner", "position of the first query")),
     "empty row": (_empty_row, lambda _, identity: identity.spec and identity.spec.empty_row, ("empty",)),
@@ -279,6 +356,6 @@ OPTIONS: dict[str, tuple[Callable[[Drawn], Any], Callable[[Drawn, Identity], Any
         _mentions("float16", "half precision"),
         ("float16",),
     ),
-    "dropout": (lambda drawn: "said" if drawn.dropout_p else None, _mentions("dropout", "random"), ("dropout",)),
+    "dropout": (lambda drawn: drawn.dropout_p or None, _said_dropout, ("dropout",)),
 }  # fmt: skip
 """Each option: what the box has, what was said, and the words by which an undecided sentence names it."""

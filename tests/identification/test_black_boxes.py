@@ -176,14 +176,23 @@ def test_tiled_heads_moved_heads_and_a_bias_up_to_a_constant_are_read_per_head()
         verdicts(drawn, replace(identity, per_head=[{"kv_head": head % 2} for head in range(4)]))["kv heads"] == "right"
     )
     assert verdicts(drawn, identity)["bias by distance"] == "right"
-    assert verdicts(replace(drawn, sinks=(0.0,) * 4), identity)["bias by distance"] == "wrong"
+
+
+def test_a_sink_is_right_where_it_is_raised_with_the_bias_and_wrong_alone() -> None:
+    bias = np.random.default_rng(0).normal(size=(4, 5))
+    drawn = replace(PLAIN, distance_bias=bias, sinks=(0.5, 1.0, -1.0, 0.0))
+    table = tuple(tuple(row) for row in bias + 3.0)
+    spec = PLAIN_ANSWER.but(relative_bias=RelativeBias(table), sinks=True)
+    for raised, verdict in ((3.0, "right"), (0.0, "wrong")):
+        per_head = [{"sink": sink + raised} for sink in drawn.sinks or ()]
+        assert verdicts(drawn, Identity(BOX, spec, per_head))["sinks"] == verdict
 
 
 def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(box: Any, given: dict[str, int], *, layout: str) -> Identity:
         return Identity(BOX, AttentionSpec(given["num_heads"], given["num_kv_heads"], given["head_dim"]))
 
-    monkeypatch.setattr(qkv, "identify", plain, raising=False)
+    monkeypatch.setitem(vars(qkv), "identify", plain)
     capped = next(drawn for drawn in map(drawn_from, itertools.count()) if drawn.softcap and drawn.softmax_base == "e")
     rows = list(identification.rows_of([capped.seed]))
     assert [row.dtype for row in rows] == ["float64", "float32"]
@@ -192,5 +201,5 @@ def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.Monke
 
 
 def test_the_benchmark_tells_why_nothing_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(qkv, "identify", lambda *_, **__: Identity(BOX, None, why="it raised"), raising=False)
+    monkeypatch.setitem(vars(qkv), "identify", lambda *_, **__: Identity(BOX, None, why="it raised"))
     assert "nothing read: it raised" in identification.summary(list(identification.rows_of([3])))
