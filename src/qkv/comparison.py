@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from qkv.oracle import Replacements, Run, StageFunction, resume, run_stages
+from qkv.oracle.blocks import Block
 from qkv.oracle.rounding import rounded
 from qkv.oracle.stages import STAGES
 from qkv.vocabulary import Stage
@@ -160,7 +161,9 @@ def tolerance_of(run: Run, replacements: Replacements, dtype: str, num_heads: in
         with np.errstate(invalid="ignore"):
             off = np.abs(as_rows(rounded_run(run, dtype, replacements, draw).output, num_heads) - rows)
         rounding = np.maximum(rounding, np.nan_to_num(off, nan=0.0, posinf=0.0).max(axis=-1, initial=0.0))
-    magnitude = np.abs(np.nan_to_num(rows)).max(axis=(1, 3), keepdims=True, initial=np.finfo(np.float64).tiny)[..., 0]
+    # Rows of a block stand far from each other in a long sequence, and their sizes differ by as much.
+    alike = 3 if isinstance(run, Block) else (1, 3)
+    magnitude = np.abs(np.nan_to_num(rows)).max(axis=alike, keepdims=True, initial=np.finfo(np.float64).tiny)[..., 0]
     return np.maximum(MARGIN * rounding, FLOOR * EPSILON[dtype] * magnitude)
 
 
@@ -203,18 +206,16 @@ def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0)
         return rounded
 
     with np.errstate(all="ignore"):
-        inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
         stages = {name: rounding(stage) for name, stage in {**STAGES, **replacements}.items()}
         spec = run.spec
         if spec.rope is not None and draw:
             base = spec.rope.base * (1 + EPSILON[dtype] * rng.uniform(-1, 1))
             spec = spec.but(rope=replace(spec.rope, base=base))
-        first = min(run.before, default=Stage.PROJECT)
-        if first is Stage.PROJECT:
-            return run_stages(spec, inputs, stages)
-        begun = run.before[first]  # rows of a long run, which begin behind the heads
-        made = {name: round_to(getattr(begun, name), dtype) for name in ("query", "key", "value")}
-        return resume(begun.but(spec=spec, inputs=inputs, **made), stages, first.order)
+        if isinstance(run, Block):  # made of inputs as the candidate saw them, rounded already
+            made = {} if run.inputs.query is not None else {n: round_to(x, dtype) for n, x in run.begun.items()}
+            return resume(run.but(spec=spec, **{**run.begun, **made}), stages, Stage.POSITION.order)
+        inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
+        return run_stages(spec, inputs, stages)
 
 
 def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats], Floats]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from qkv.faults.as_if import quietly, unless, with_empty_rows
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by
-from qkv.oracle import Array, Run
+from qkv.oracle import Array, Replacements, Run
 from qkv.oracle.stages import allowed, softmax, weights_from
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
+Further = Iterator[tuple[str, Replacements]]
 
 
 def _shares_by_block(run: Run, block: int) -> tuple[Array, Array]:
@@ -42,6 +43,18 @@ def _not_rescaled(block: int, what: Literal["both", "context", "sum"]) -> Callab
     return quietly(blocked)
 
 
+def _further_not_rescaled(run: Run) -> Further:
+    for block in _larger_blocks(run) if not run.spec.sinks else ():
+        yield f"blocks of {block} keys", {Stage.SOFTMAX: _not_rescaled(block, "both")}
+        yield f"blocks of {block} keys, the sum is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "context")}
+        yield f"blocks of {block} keys, the context is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "sum")}
+
+
+def _larger_blocks(run: Run) -> Iterator[int]:
+    """Blocks that only long inputs have several of."""
+    return (2**power for power in range(8, 16) if 2**power < run.inputs.lengths[1])
+
+
 @fault(
     "online-softmax-max",
     Stage.SOFTMAX,
@@ -56,6 +69,7 @@ def _not_rescaled(block: int, what: Literal["both", "context", "sum"]) -> Callab
         "total, acc = total * correction + block_total, acc * correction + block_acc"
     ),
     commonness=1,
+    further=_further_not_rescaled,
 )
 def online_softmax_max(spec: AttentionSpec) -> Ways:
     """``exp(s_j - m_block(j))`` for ``exp(s_j - m)`` in the context, in the sum, or in both."""
@@ -66,6 +80,12 @@ def online_softmax_max(spec: AttentionSpec) -> Ways:
         yield f"blocks of {keys}", {Stage.SOFTMAX: _not_rescaled(block, "both")}
         yield f"blocks of {keys}, the sum is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "context")}
         yield f"blocks of {keys}, the context is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "sum")}
+
+
+def _further_tails(run: Run) -> Further:
+    for block in _larger_blocks(run):
+        yield f"blocks of {block} keys, the last one dropped", {Stage.MASK: _tail_dropped(block)}
+        yield f"blocks of {block} keys, the last one filled up with zeros", {Stage.SOFTMAX: _tail_filled(block)}
 
 
 @fault(
@@ -80,6 +100,7 @@ def online_softmax_max(spec: AttentionSpec) -> Ways:
     repair="num_blocks = (key_len + block - 1) // block  # and hide what lies beyond key_len",
     general=True,  # one extra key is softmax-off-by-one
     commonness=1,
+    further=_further_tails,
 )
 def tail_block(spec: AttentionSpec) -> Ways:
     """Sums over ``n * (key_len // n)`` keys, or over ``n * ceil(key_len / n)``, the extra ones with score 0."""

@@ -10,19 +10,18 @@ matrix products and exponentials let go of Python's lock.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
-from qkv.masks import Positions, Span
+from qkv.masks import Span
 from qkv.oracle import stages
+from qkv.oracle.blocks import ALL, Block, blocks, each_head
 from qkv.oracle.inputs import Array, Inputs
 from qkv.oracle.run import Run
 from qkv.spec import AttentionSpec
@@ -31,7 +30,6 @@ BLOCK = 512, 512
 """Queries and keys of a block: its scores are 2 MiB, which stay in a processor's cache."""
 
 THREADS = os.cpu_count() or 1
-ALL = slice(None)
 Result = TypeVar("Result")
 
 
@@ -110,141 +108,6 @@ def _in_turn(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], Result]]) ->
     finally:
         for future in begun:
             future.cancel()
-
-
-# --- one head, and blocks of it ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Block(Run):
-    """Some queries and some keys of one head of a longer run. The stages see each at its position in the whole.
-
-    Attributes:
-        at: where these queries and keys stand.
-    """
-
-    at: Positions
-
-    def positions(self) -> Positions:
-        """Where queries and keys stand, as masks read it."""
-        return self.at
-
-    def token_positions(self) -> tuple[Array, Array]:
-        """Absolute positions of the queries and of the keys, ``(query,)`` and ``(key,)``."""
-        return self.at.query[0, 0, :, 0], self.at.key[0, 0, 0, :]
-
-    def cut(self, queries: Any, keys: Any) -> Block:
-        """The block of some of these queries and some of these keys, as slices or as arrays of their numbers."""
-        inputs = self.inputs
-        if inputs.may_attend is not None or inputs.bias is not None:
-            inputs = inputs.but(may_attend=cut(inputs.may_attend, queries, keys), bias=cut(inputs.bias, queries, keys))
-        return self.but(
-            inputs=inputs,
-            query=self.query[:, :, queries, :],
-            key=self.key[:, :, keys, :],
-            value=self.value[:, :, keys, :],
-            at=Positions(*(cut(getattr(self.at, field.name), queries, keys) for field in _POSITIONS)),
-        )
-
-
-_POSITIONS = dataclasses.fields(Positions)
-
-
-def cut(array: Array | None, queries: Any, keys: Any) -> Array | None:
-    """A block of an array that broadcasts to ``(batch, head, query, key)``: an axis 1 long serves every block."""
-    if array is None or array.ndim == 0:
-        return array
-    array = array if array.shape[-1] == 1 else array[..., keys]
-    return array if array.ndim == 1 or array.shape[-2] == 1 else array[..., queries, :]
-
-
-def blocks(length: int, size: int) -> Iterator[slice]:
-    """Slices of ``size`` that cover ``length``; the last one may be shorter."""
-    return (slice(start, min(start + size, length)) for start in range(0, length, size))
-
-
-def each_head(spec: AttentionSpec, inputs: Inputs) -> Iterator[tuple[int, int, Block]]:
-    """Each head of each sequence as an attention of its own, in float64, before rope: batch, head and the block."""
-    run = _in_heads(spec, inputs)
-    at = run.positions()
-    for batch in range(inputs.batch):
-        for head in range(spec.num_heads):
-            yield batch, head, _one_head(run, at, batch, head)
-
-
-def some_rows(spec: AttentionSpec, inputs: Inputs, batch: int, queries: Any) -> Block:
-    """Some queries of all heads of one sequence with all its keys, in float64, before rope."""
-    run = _in_heads(spec, inputs)
-    whole = slice(batch, batch + 1)
-    at = Positions(*(_share(getattr(run.positions(), field.name), batch, None) for field in _POSITIONS))
-    query, key, value = (_precise(run.xp, x[whole]) for x in (run.query[:, :, queries, :], run.key, run.value))
-    if inputs.query is not None:
-        inputs = inputs.but(query=query, key=key, value=value)
-    inputs = inputs.but(
-        may_attend=cut(_share(inputs.may_attend, batch, None), queries, ALL),
-        bias=cut(_share(inputs.bias, batch, None), queries, ALL),
-    )
-    at = Positions(*(cut(getattr(at, field.name), queries, ALL) for field in _POSITIONS))
-    inputs = inputs.map(lambda array: _precise(run.xp, array))
-    rows = Block(spec, inputs, query=query, key=key, value=value, at=at)
-    return (
-        rows
-        if key.shape[1] == spec.num_heads
-        else rows.but(key=stages.share_heads(rows, key), value=stages.share_heads(rows, value))
-    )
-
-
-def _precise(xp: ModuleType, array: Array) -> Array:
-    """The array in float64, if it holds floating numbers."""
-    return xp.astype(array, xp.float64, copy=False) if xp.isdtype(array.dtype, "real floating") else array
-
-
-def _in_heads(spec: AttentionSpec, inputs: Inputs) -> Run:
-    """The run up to the heads, in float64. Heads that were handed over wait as they are: one at a time costs less."""
-    if inputs.query is not None and spec.qk_norm is None:
-        return stages.project(Run(spec, inputs))
-    xp = Run(spec, inputs).xp
-    return stages.heads(stages.project(Run(spec, inputs.map(lambda array: _precise(xp, array)))))
-
-
-def _one_head(run: Run, at: Positions, batch: int, head: int) -> Block:
-    inputs, xp = run.inputs, run.xp
-    kv_head = head if run.key.shape[1] == run.spec.num_heads else head // run.spec.group_size
-    query, key, value = (
-        _precise(xp, x[batch : batch + 1, one : one + 1])
-        for x, one in ((run.query, head), (run.key, kv_head), (run.value, kv_head))
-    )
-    alone = Inputs(
-        query=query,
-        key=key,
-        value=value,
-        may_attend=_share(inputs.may_attend, batch, head),
-        bias=_share(inputs.bias, batch, head),
-        sinks=None if inputs.sinks is None else _precise(xp, inputs.sinks[head : head + 1]),
-    )
-    where = Positions(*(_share(getattr(at, field.name), batch, head) for field in _POSITIONS))
-    return Block(_spec_of(run.spec, head), alone, query=query, key=key, value=value, at=where)
-
-
-def _share(array: Array | None, batch: int, head: int | None) -> Array | None:
-    """One head's part, or all heads', of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
-    if array is None or array.ndim < 3:
-        return array
-    array = array if head is None or array.shape[-3] == 1 else array[..., head : head + 1, :, :]
-    return array if array.ndim < 4 or array.shape[0] == 1 else array[batch : batch + 1]
-
-
-def _spec_of(spec: AttentionSpec, head: int) -> AttentionSpec:
-    """The spec of one query head alone. What came before the heads is done."""
-    alibi, relative = spec.alibi, spec.relative_bias
-    return spec.but(
-        num_heads=1,
-        num_kv_heads=1,
-        qk_norm=None,
-        out_proj=False,
-        alibi=alibi and dataclasses.replace(alibi, slopes=(alibi.slopes_for(spec.num_heads)[head],)),
-        relative_bias=relative and dataclasses.replace(relative, table=(relative.table[head],)),
-    )
 
 
 # --- the softmax, block by block --------------------------------------------------------------------------------------
