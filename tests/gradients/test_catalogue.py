@@ -23,7 +23,11 @@ from qkv.oracle import BackwardReplacements, run_stages
 from qkv.probes import Setting
 from qkv.spec import AttentionSpec
 
-IDENTICAL: Mapping[frozenset[str], str] = {}
+IDENTICAL: Mapping[frozenset[str], str] = {
+    frozenset({"gradient-block", "gradient-detached"}): (
+        "the first query of a causal mask sees one key, and its scores get no gradient: a sum over it alone is nothing"
+    ),
+}
 """Pairs of faults that can give the same gradients on every probe, and why."""
 
 NOT_BY_NUMBERS = {fault.id for fault in GRADIENT_FAULTS.values() if fault.watched}

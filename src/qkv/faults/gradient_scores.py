@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from qkv.faults.fault import Need
 from qkv.faults.gradient import BackwardWays, after, before, changed_in, gradient_fault, times
 from qkv.faults.masking import without
-from qkv.faults.needs import BIAS, CAUSAL, MASK, SINKS, SOFTCAP
+from qkv.faults.needs import CAUSAL, MASK, SINKS, SOFTCAP
 from qkv.faults.replacing import fitting, impossible
 from qkv.masks import Causal, Documents, Everything, Mask, Padding, SlidingWindow
 from qkv.oracle import Array, Backward, BackwardReplacements, Run
@@ -103,7 +104,7 @@ def gradient_softcap(spec: AttentionSpec) -> BackwardWays:
         "their mean. dq, dk and dv are right."
     ),
     repair="dbias = ds.sum(dim=[axis for axis, size in enumerate(bias.shape) if size == 1], keepdim=True)",
-    needs=[BIAS],
+    needs=[Need("no bias handed over", lambda spec, inputs: inputs.bias is not None)],
 )
 def gradient_bias(spec: AttentionSpec) -> BackwardWays:
     """The first or last of the summed entries, their mean, nothing, or the scale once too often."""

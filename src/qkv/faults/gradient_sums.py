@@ -24,7 +24,10 @@ def _summed(kept: Kept, *names: str) -> BackwardReplacements:
     def pairs(run: Run, like: Array) -> Array:
         queries, keys = run.xp.arange(like.shape[-2]), run.xp.arange(like.shape[-1])
         everywhere = queries[:, None] + 0 * keys[None, :] >= 0
-        return run.xp.astype(everywhere & kept(run, queries[:, None], keys[None, :]), like.dtype)
+        pairs = everywhere & kept(run, queries[:, None], keys[None, :])
+        if not run.xp.any(pairs) or run.xp.all(pairs):
+            raise impossible("there is one block only")
+        return run.xp.astype(pairs, like.dtype)
 
     def of_scores(back: Backward) -> Backward:
         part = scores(back.but(scores=back.scores * pairs(back.run, back.scores)))
@@ -96,8 +99,10 @@ def _rows_left_out(size: int, names: tuple[str, ...]) -> BackwardReplacements:
     """Rows of the last block are never stored."""
 
     def cut(run: Run, gradient: Array) -> Array:
-        at = run.xp.arange(gradient.shape[-2])
-        return gradient * run.xp.astype(at < _last(size, gradient.shape[-2]), gradient.dtype)[:, None]
+        count = gradient.shape[-2]
+        if count <= size:
+            raise impossible("there is one block only")
+        return gradient * run.xp.astype(run.xp.arange(count) < _last(size, count), gradient.dtype)[:, None]
 
     return before(Stage.POSITION, each(cut, *names))
 
