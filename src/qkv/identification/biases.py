@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,7 @@ class Biases:
         slope_error: how far off it may be.
         table: ``distance`` to number; zero at the query itself where that is seen.
         matrix: ``(query, key)``, each row less its own mean; NaN where hidden.
+        offset: position of the first query for which this is so.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Biases:
     slope_error: float = 0.0
     table: dict[int, float] | None = None
     matrix: Floats | None = None
+    offset: int = 0
 
     def added(self, distance: np.ndarray) -> Floats:
         """What is added to the scores, ``(query, key)``.
@@ -67,15 +69,30 @@ def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> B
     if spread <= least:
         return Biases("none")
     distance = np.arange(even.shape[1])[None, :] - (np.arange(even.shape[0]) + offset)[:, None]
+    alibi = _alibi(rows, distance, least)
+    if alibi is not None:
+        return replace(alibi, offset=offset)
+    table = _by_distance(rows, distance, least)
+    if table is None:
+        return Biases("position", matrix=rows, offset=offset)
+    # Distances that grow on both sides of another diagonal are alibi for queries that stand elsewhere.
+    for further in range(1, MOST_OFFSET) if offset == 0 else ():
+        alibi = _alibi(rows, distance - further, least)
+        if alibi is not None:
+            return replace(alibi, offset=further)
+    return Biases("distance", table=table, offset=offset)
+
+
+MOST_OFFSET = 16
+
+
+def _alibi(rows: Floats, distance: np.ndarray, least: float) -> Biases | None:
     for signed in (False, True):
-        fitted = _sloped(rows, -np.abs(distance) if not signed else distance, least)
+        fitted = _sloped(rows, distance if signed else -np.abs(distance), least)
         if fitted is not None:
             ahead = bool((np.isfinite(rows) & (distance > 0)).any())
             return Biases("alibi", fitted[0], signed if ahead else None, fitted[1])
-    table = _by_distance(rows, distance, least)
-    if table is not None:
-        return Biases("distance", table=table)
-    return Biases("position", matrix=rows)
+    return None
 
 
 def _sloped(rows: Floats, along: np.ndarray, least: float) -> tuple[float, float] | None:
@@ -93,24 +110,21 @@ def _sloped(rows: Floats, along: np.ndarray, least: float) -> tuple[float, float
 
 def _by_distance(rows: Floats, distance: np.ndarray, least: float) -> dict[int, float] | None:
     """The number of each distance, rows being known up to a number of their own; None where no table makes them."""
-    steps = np.unique(distance[np.isfinite(rows)])
-    place = {int(step): number for number, step in enumerate(steps)}
-    kept = [row for row in range(len(rows)) if np.isfinite(rows[row]).any()]
-    equations, right = [], []
-    for number, row in enumerate(kept):
-        for key in np.flatnonzero(np.isfinite(rows[row])):
-            line = np.zeros(len(steps) + len(kept))
-            line[place[int(distance[row, key])]] = 1.0
-            line[len(steps) + number] = 1.0
-            equations.append(line)
-            right.append(rows[row, key])
+    at, keys = np.nonzero(np.isfinite(rows))
+    steps, place = np.unique(distance[at, keys], return_inverse=True)
+    _, line = np.unique(at, return_inverse=True)
+    right = rows[at, keys]
+    equations = np.zeros((len(right), len(steps) + line.max() + 1))
+    equations[np.arange(len(right)), place] = 1.0
+    equations[np.arange(len(right)), len(steps) + line] = 1.0
     if len(right) <= len(steps):
         return None
-    solution, *_ = np.linalg.lstsq(np.array(equations), np.array(right), rcond=None)
-    if np.abs(np.array(equations) @ solution - right).max() > 4 * least:
+    solution, *_ = np.linalg.lstsq(equations, right, rcond=None)
+    if np.abs(equations @ solution - right).max() > 4 * least:
         return None
-    zero = solution[place[0]] if 0 in place else solution[: len(steps)].mean()
-    return {int(step): float(solution[number] - zero) for step, number in place.items()}
+    table = {int(step): float(number) for step, number in zip(steps, solution, strict=False)}
+    zero = table.get(0, float(np.mean(list(table.values()))))
+    return {step: number - zero for step, number in table.items()}
 
 
 def slopes_named(slopes: list[float], error: float) -> str:

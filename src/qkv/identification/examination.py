@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from qkv.identification import biases, mask_rules, rotation, scores, sums
 from qkv.identification.box import Box, Floats, Sizes
 from qkv.identification.constants import Reading
 from qkv.identification.found import Found
-from qkv.identification.precision import coarser, precision_of
+from qkv.identification.precision import coarser, precision_of, smallest_normal
 from qkv.identification.routing import Routing
 from qkv.identification.visibility import Lengths, sight
 from qkv.identification.weights import WeightReader
@@ -22,6 +23,9 @@ from qkv.masks import Everything
 
 LONGER = (24, 96, 300)
 """Numbers of tokens that make windows and clipped tables visible, tried while calls are quick."""
+
+MORE_ROWS = (1, 2, 4, 8, 16)
+"""How far from the last the rows stand that are read beside it where each sees two keys only."""
 
 PATIENCE = 0.4
 """Seconds that reading the weights of one length may take before no longer one is tried."""
@@ -37,12 +41,12 @@ def examine(box: Box, routing: Routing, rng: np.random.Generator) -> Found:
     _dropout(found, rng)
     _precision(found, rng)
     _sights(found, rng)
-    _rules(found)
     _scores(found, rng)
+    _rules(found)
     _biases(found)
     _sums(found)
     _rope(found)
-    _corner(found)
+    _corner(found, rng)
     _empty_rows(found, rng)
     return found
 
@@ -73,7 +77,7 @@ def _sights(found: Found, rng: np.random.Generator) -> None:
     tokens = found.box.sizes.tokens
     if found.view.look(found.reader, (tokens, tokens), rng) is None:
         raise CandidateError(next(iter(found.view.refused.values())))
-    for length in LONGER:
+    for length in LONGER if not found.dropout else LONGER[:1]:
         started = time.perf_counter()
         found.view.look(found.reader, (length, length), rng)
         if time.perf_counter() - started > PATIENCE or _fades(found, length):
@@ -95,15 +99,34 @@ def _fades(found: Found, length: int) -> bool:
 
 
 def _rules(found: Found) -> None:
-    view = found.view
+    """Each head's mask, and where the first query stands, as far as the masks or the positions show it."""
+    view, shown = found.view, _first_position(found)
+    known: dict[bytes, mask_rules.Rule | None] = {}
     for head in found.heads:
         sets = view.of_head(head)
-        found.rules.append(mask_rules.rule_of(sets, view.square))
+        key = b"".join(seen.tobytes() for seen in sets.values())
+        if key not in known:
+            known[key] = mask_rules.rule_of(sets, view.square, shown)
+        found.rules.append(known[key])
+    if shown:
+        found.offset, found.offset_shown = shown, True
     rule = found.one_rule
-    if rule is None:
-        return
-    found.offset = rule.offsets[0]
-    found.offset_shown = rule.mask != Everything() and len(rule.offsets) == 1
+    if rule is not None:
+        found.offset = rule.offsets[0]
+        found.offset_shown = bool(shown) or (rule.mask != Everything() and len(rule.offsets) == 1)
+
+
+def _first_position(found: Found) -> int | None:
+    """Where the first query stands at equal lengths, where rope or alibi show that it is not at the first key."""
+    if found.frequencies is not None:
+        return int(np.rint(found.frequencies.offset)) or None
+    square = _for_biases(found)
+    seen = found.view.sights[square]
+    for head in found.heads:
+        read = biases.biases_of(seen.even[head], _exact(found, square)[head], EPSILON[found.precision], 0)
+        if read.offset:
+            return read.offset
+    return None
 
 
 def _scores(found: Found, rng: np.random.Generator) -> None:
@@ -111,7 +134,7 @@ def _scores(found: Found, rng: np.random.Generator) -> None:
     lengths = _for_scores(found)
     found.turnings = [None for _ in found.heads]
     for place in scores.places(found.allowed(lengths)):
-        reader = scores.ScoreReader(found.reader, place)
+        reader = scores.ScoreReader(found.reader, place, found.precision)
         grown = scores.growth(reader, rng)
         if grown.odd:
             found.odd.append(
@@ -123,19 +146,19 @@ def _scores(found: Found, rng: np.random.Generator) -> None:
             found.softcap = (grown.softcap, grown.softcap_error)
         if grown.normalised:
             found.normalised = _normalised_over(found, reader, rng)
-        forms = scores.forms(reader, grown)
+        forms = scores.forms(reader, grown, rng)
         for head, of_head in zip(place.heads, forms, strict=True):
             found.turnings[head] = rotation.turning(of_head, EPSILON[found.precision])
-        _frequencies(found, place, forms)
+        _frequencies(found, place, grown, rng)
     _other_size(found, rng)
 
 
 def _for_scores(found: Found) -> Lengths:
-    """Lengths to read scores at: long enough for slow rotations, unless the heads are wide."""
-    wide = found.box.sizes.head_dim > 32
-    squares = [lengths for lengths in found.view.sights if lengths[0] == lengths[1]]
-    fitting = [lengths for lengths in squares if lengths[0] <= (12 if wide else LONGER[0])]
-    return max(fitting or squares[:1])
+    """Lengths to read scores at: long enough for slow rotations, as far as the width of the heads lets calls be quick."""
+    width = found.box.sizes.head_dim
+    most = 12 if found.dropout or width > 32 else LONGER[0] if width > 16 else LONGER[1]
+    squares = sorted(lengths for lengths in found.view.sights if lengths[0] == lengths[1])
+    return max((lengths for lengths in squares if lengths[0] <= most), default=squares[0])
 
 
 def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Generator) -> Literal["head", "width"]:
@@ -153,12 +176,25 @@ def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Ge
     return "head" if np.allclose(before, after, rtol=1e-3, atol=1e-6) else "width"
 
 
-def _frequencies(found: Found, place: scores.Place, forms: Floats) -> None:
+def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: np.random.Generator) -> None:
+    """The rope of the first head of a place, from all keys of its row, and from more rows where these are few."""
     turned = found.turnings[place.heads[0]]
-    if turned is None or not turned.pairs or len(place.keys) < 2:
+    if turned is None or not turned.pairs:
         return
     noise = EPSILON[found.precision]
-    found.frequencies = rotation.frequencies(turned, place.keys, place.row, noise)
+    angles = dict(zip((key - place.row for key in place.keys), turned.angles.T, strict=True))
+    allowed = found.allowed(place.lengths)[place.heads[0]]
+    rows = np.flatnonzero(allowed[:, place.reference] & allowed[:, place.keys[0]])
+    for row in rows[[-1 - step for step in MORE_ROWS if step < len(rows)]] if len(angles) < 2 else ():
+        other = replace(place, row=int(row), keys=place.keys[:1])
+        forms = scores.forms(scores.ScoreReader(found.reader, other, found.precision), grown, rng)
+        again = rotation.turning(forms[0], noise)
+        if again.pairs == turned.pairs:
+            angles[place.keys[0] - int(row)] = again.angles[:, 0]
+    if len(angles) < 2:
+        return
+    distances = np.array(list(angles), dtype=float)
+    found.frequencies = rotation.frequencies(np.stack(list(angles.values()), axis=1), distances, noise)
     found.rope, found.rope_error = rotation.rope_of(found.frequencies, turned.pairs, found.box.sizes.head_dim, noise)
 
 
@@ -184,24 +220,25 @@ def _other_size(found: Found, rng: np.random.Generator) -> None:
 
 
 def _scale_at(found: Found, sizes: Sizes, rng: np.random.Generator) -> float | None:
-    box = found.box.resized(sizes) if sizes.head_dim <= 36 else None
+    box = found.box.resized(sizes) if sizes.head_dim <= 260 else None
     if box is None:
         return None
     routing = found.routing
-    if routing.channels != tuple(range(found.box.sizes.value_dim)):
+    if not routing.plain_channels:
         return None
-    reader = WeightReader(box, Routing(**{**vars(routing), "channels": tuple(range(sizes.value_dim))}))
+    plain = tuple(tuple(range(sizes.value_dim)) for _ in found.heads)
+    reader = WeightReader(box, replace(routing, channels=plain))
     reader.kept = found.reader.kept
     try:
         allowed = _seen(reader, (sizes.tokens, sizes.tokens), rng)
         place = next(iter(scores.places(allowed)), None)
         if place is None:
             return None
-        beside = scores.ScoreReader(reader, place)
+        beside = scores.ScoreReader(reader, place, found.precision)
         grown = scores.growth(beside, rng)
         if grown.odd:
             return None
-        return rotation.turning(scores.forms(beside, grown)[0], EPSILON[found.precision]).scale
+        return scores.diagonal(beside, grown)
     except CandidateError as error:
         if error.fatal:
             raise
@@ -218,7 +255,14 @@ def _biases(found: Found) -> None:
     seen = found.view.sights[square]
     noise = EPSILON[found.precision]
     offset = found.offset_for(*square)
-    found.biases = [biases.biases_of(seen.even[head], seen.allowed[head], noise, offset) for head in found.heads]
+    exact = _exact(found, square)
+    found.biases = [biases.biases_of(seen.even[head], exact[head], noise, offset) for head in found.heads]
+
+
+def _exact(found: Found, lengths: Lengths) -> np.ndarray:
+    """Which weights are large enough to have all their digits, ``(head, query, key)``."""
+    seen = found.view.sights[lengths]
+    return seen.allowed & (seen.even > smallest_normal(found.precision))
 
 
 def _for_biases(found: Found) -> Lengths:
@@ -262,12 +306,12 @@ def _rope(found: Found) -> None:
             )
 
 
-def _corner(found: Found) -> None:
+def _corner(found: Found, rng: np.random.Generator) -> None:
     """Where the queries stand when there are fewer than keys, from rope or alibi where no mask says it."""
     if found.offset_shown:
         return
     if found.frequencies is not None:
-        _corner_from_rope(found)
+        _corner_from_rope(found, rng)
     elif any(read.kind in ("alibi", "distance") for read in found.biases):
         _corner_from_biases(found)
 
@@ -276,7 +320,7 @@ def _unequal(found: Found) -> Sequence[Lengths]:
     return [lengths for lengths in found.view.sights if 1 < lengths[0] < lengths[1]]
 
 
-def _corner_from_rope(found: Found) -> None:
+def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
     assert found.frequencies is not None
     square = int(np.rint(found.frequencies.offset))
     if square:
@@ -286,13 +330,14 @@ def _corner_from_rope(found: Found) -> None:
         place = next(iter(scores.places(found.allowed(lengths))), None)
         if place is None:
             continue
-        reader = scores.ScoreReader(found.reader, place)
+        reader = scores.ScoreReader(found.reader, place, found.precision)
         grown = scores.Growth(found.normalised is not None, found.softcap[0] if found.softcap else None, 0.0, "")
-        turned = rotation.turning(scores.forms(reader, grown)[0], EPSILON[found.precision])
-        if not turned.pairs:
+        turned = rotation.turning(scores.forms(reader, grown, rng)[0], EPSILON[found.precision])
+        if len(turned.pairs) != len(found.frequencies.radians):
             continue
-        read = rotation.frequencies(turned, place.keys, place.row, EPSILON[found.precision])
-        _settle(found, lengths, int(np.rint(read.offset)))
+        distance = float(place.keys[0] - place.row)
+        offset = rotation.offset_at(found.frequencies, turned.angles[:, 0], distance, EPSILON[found.precision])
+        _settle(found, lengths, int(np.rint(offset)))
         return
 
 

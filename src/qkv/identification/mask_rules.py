@@ -30,34 +30,48 @@ class Rule:
         mask: the mask.
         offsets: positions of the first query under which it does, the usual ones first.
         documents: document number of each token, where the mask keeps documents apart.
-        shown: whether the mask hides anything at these lengths.
     """
 
     mask: Mask
     offsets: tuple[QueryOffset, ...]
     documents: tuple[int, ...] | None = None
-    shown: bool = True
 
 
-def rule_of(sets: Sets, square: Lengths) -> Rule | None:
+def rule_of(sets: Sets, square: Lengths, offset: int | None = None) -> Rule | None:
     """The simplest rule that makes these sets; None where there is none.
 
     Args:
         sets: what was seen.
         square: the lengths to derive rules from, equal ones.
+        offset: position of the first query at equal lengths, where something else has shown it.
     """
-    for mask, documents in _candidates(sets[square]):
-        offsets = tuple(offset for offset in _offsets(mask) if _makes(mask, offset, documents, sets))
+    seen = sets[square]
+    if offset is not None:
+        return _rule_from(sets, seen, offset)
+    plain = _rule_from(sets, seen, 0)
+    ahead = _most_ahead(seen)
+    if not 1 < ahead < MOST_OFFSET:
+        return plain
+    # Queries may stand further on, each seeing up to itself, or each may see so many keys ahead.
+    moved = _rule_from(sets, seen, ahead)
+    if moved is None or (plain is not None and len(str(plain.mask)) < len(str(moved.mask)) + 2):
+        return plain
+    return moved
+
+
+def _most_ahead(seen: np.ndarray) -> int:
+    """How far ahead of its query the furthest key is that some query sees."""
+    queries, keys = np.nonzero(seen)
+    return int((keys - queries).max(initial=0))
+
+
+def _rule_from(sets: Sets, seen: np.ndarray, shift: int) -> Rule | None:
+    named: tuple[QueryOffset, ...] = (shift,) if shift else ("bottom_right", "top_left")
+    for mask, documents in _candidates(seen, shift):
+        offsets = tuple(offset for offset in named if _makes(mask, offset, documents, sets))
         if offsets:
-            return Rule(mask, offsets, documents, mask != Everything())
+            return Rule(mask, offsets, documents)
     return None
-
-
-def _offsets(mask: Mask) -> Iterator[QueryOffset]:
-    yield "bottom_right"
-    yield "top_left"
-    if mask != Everything():
-        yield from range(1, MOST_OFFSET)
 
 
 def _makes(mask: Mask, offset: QueryOffset, documents: tuple[int, ...] | None, sets: Sets) -> bool:
@@ -90,25 +104,27 @@ def documents_for(documents: tuple[int, ...], length: int) -> np.ndarray:
     return np.concatenate([known, np.full(max(length - len(known), 0), documents[-1])])
 
 
-def _candidates(seen: np.ndarray) -> Iterator[tuple[Mask, tuple[int, ...] | None]]:
-    """Masks that may make a set of equal lengths, the simplest first."""
+def _candidates(seen: np.ndarray, shift: int) -> Iterator[tuple[Mask, tuple[int, ...] | None]]:
+    """Masks that may make a set of equal lengths, the first query standing at ``shift``; the simplest first."""
     everywhere = np.ones_like(seen)
-    for mask in _by_distance(seen, everywhere):
+    for mask in _by_distance(seen, everywhere, shift):
         yield mask, None
     leading = _leading(np.asarray(seen.all(axis=0)))
+    if leading and not seen[:, leading:].any():
+        yield Prefix(leading), None
     for count in (leading, *range(1, leading)):
         rest = np.arange(seen.shape[1])[None, :] >= count
-        for mask in _by_distance(seen, everywhere & rest):
+        for mask in _by_distance(seen, everywhere & rest, shift):
             yield mask | Prefix(count), None
     both = min(leading, _leading(np.asarray(seen.all(axis=1))))
     if both:
         inner = (np.arange(seen.shape[0])[:, None] >= both) & (np.arange(seen.shape[1])[None, :] >= both)
-        for mask in _by_distance(seen, inner):
+        for mask in _by_distance(seen, inner, shift):
             yield mask | GlobalTokens(both), None
     documents = _documents(seen)
     if documents is not None:
         numbers = np.array(documents)
-        for mask in _by_distance(seen, numbers[:, None] == numbers[None, :]):
+        for mask in _by_distance(seen, numbers[:, None] == numbers[None, :], shift):
             yield (Documents() if mask == Everything() else mask & Documents()), documents
 
 
@@ -125,17 +141,16 @@ def _documents(seen: np.ndarray) -> tuple[int, ...] | None:
     return tuple(int(number) for number in np.concatenate([[0], np.cumsum(~joined)]))
 
 
-def _by_distance(seen: np.ndarray, region: np.ndarray) -> Iterator[Mask]:
+def _by_distance(seen: np.ndarray, region: np.ndarray, shift: int) -> Iterator[Mask]:
     """Masks of the distance alone that make the set within a region."""
-    by_distance: dict[int, bool] = {}
-    distance = np.arange(seen.shape[1])[None, :] - np.arange(seen.shape[0])[:, None]
-    for step in range(int(distance.min()), int(distance.max()) + 1):
-        here = seen[region & (distance == step)]
-        if len(here) == 0:
-            continue
-        if here.any() != here.all():
-            return
-        by_distance[step] = bool(here.any())
+    queries, keys = np.nonzero(region)
+    distance = keys - queries - shift
+    least = int(distance.min(initial=0))
+    pairs = np.bincount(distance - least)
+    visible = np.bincount(distance - least, weights=seen[region])
+    if ((visible != 0) & (visible != pairs)).any():
+        return
+    by_distance = {least + step: bool(visible[step]) for step in np.flatnonzero(pairs)}
     seen_at = [step for step, is_seen in by_distance.items() if is_seen]
     if not seen_at:
         return

@@ -16,6 +16,9 @@ from qkv.oracle import Inputs, run_stages
 from qkv.report import ProbeResult
 from qkv.spec import AttentionSpec
 
+LONGEST = 100
+"""Tokens of the longest input that all of the oracle's answer is compared on."""
+
 
 @dataclass(frozen=True)
 class Fresh:
@@ -33,7 +36,8 @@ def fresh_inputs(found: Found) -> list[Fresh]:
         Fresh(f"{tokens} tokens", (tokens, tokens)),
         Fresh(f"{tokens} tokens, high scores", (tokens, tokens), 6.0),
     ]
-    longer = max((lengths for lengths in found.view.sights if lengths[0] == lengths[1]), key=lambda lengths: lengths[0])
+    squares = [lengths for lengths in found.view.sights if lengths[0] == lengths[1] and lengths[0] <= LONGEST]
+    longer = max(squares)
     if longer[0] > tokens:
         inputs.append(Fresh(f"{longer[0]} tokens", longer))
     by_position = next((read.matrix for read in found.biases if read.matrix is not None), None)
@@ -82,7 +86,7 @@ def _as_read(found: Found, query: Floats, key: Floats, value: Floats, lengths: t
     queries = [head if other < 0 else other for head, other in enumerate(routing.query_head)]
     value = value[:, heads]
     if routing.channels is not None:
-        value = value[..., list(routing.channels)]
+        value = np.stack([value[:, head][..., list(order)] for head, order in enumerate(routing.channels)], axis=1)
     inputs = Inputs(query=query[:, queries], key=key[:, heads], value=value)
     if found.sinks is not None:
         inputs = inputs.but(sinks=found.sinks[0])

@@ -102,14 +102,18 @@ class Frequencies:
     offset: float
 
 
-def frequencies(turned: Turning, keys: tuple[int, ...], row: int, noise: float) -> Frequencies:
-    """The frequency of each pair from its angles at several keys, and where the query stands.
+def frequencies(angles: Floats, distances: Floats, noise: float) -> Frequencies:
+    """The frequency of each pair from its angles at several distances, and where the queries stand.
 
-    Neighbouring keys give it within half a turn; ever longer spans then make it exact.
+    Neighbouring distances give it within half a turn; ever longer spans then make it exact.
+
+    Args:
+        angles: ``(pair, distance)``, within half a turn.
+        distances: place of the key less place of the query, each once.
+        noise: relative error of an entry of the forms.
     """
-    at = np.array(keys, dtype=float)
-    order = np.argsort(at)
-    at, angles = at[order], turned.angles[:, order]
+    order = np.argsort(distances)
+    at, angles = distances[order], angles[:, order]
     radians, starts = [], []
     for line in angles:
         slope = _slope(at, line)
@@ -118,9 +122,13 @@ def frequencies(turned: Turning, keys: tuple[int, ...], row: int, noise: float) 
         radians.append(slope)
         starts.append(start)
     speeds = np.array(radians)
-    span = at[-1] - at[0]
-    errors = np.full(len(speeds), 8 * noise / max(span, 1.0))
-    return Frequencies(speeds, errors, _offset(speeds, np.array(starts), noise) - row)
+    errors = np.full(len(speeds), 2 * noise / max(at[-1] - at[0], 1.0))
+    return Frequencies(speeds, errors, _offset(speeds, np.array(starts), noise))
+
+
+def offset_at(known: Frequencies, angles: Floats, distance: float, noise: float) -> float:
+    """Where the queries stand, from the angle of each pair at one distance, the frequencies being known."""
+    return _offset(known.radians, angles - known.radians * distance, noise)
 
 
 def _slope(at: Floats, line: Floats) -> float:
@@ -140,10 +148,10 @@ def _offset(speeds: Floats, starts: Floats, noise: float) -> float:
     """The position at which the angle is zero: coarsely from the slow pairs, exactly from the fast ones."""
     usable = np.flatnonzero(np.abs(speeds) > 1e4 * noise)
     place = 0.0
-    for number, pair in enumerate(sorted(usable, key=lambda pair: abs(speeds[pair]))):
+    for pair in sorted(usable, key=lambda pair: abs(speeds[pair])):
         here = -starts[pair] / speeds[pair]
         turn = 2 * np.pi / abs(speeds[pair])
-        place = here if number == 0 else here + turn * np.rint((place - here) / turn)
+        place = here + turn * np.rint((place - here) / turn)
     return float(place)
 
 
@@ -226,11 +234,11 @@ def _round(value: float, error: float) -> float:
     """The shortest number within the error of a value: 10000 for 9999.9997."""
     for digits in range(1, 16):
         short = float(f"{value:.{digits}g}")
-        if abs(short - value) <= max(4 * error, 1e-12) * abs(value):
+        if abs(short - value) <= max(error, 1e-12) * abs(value):
             return short
     return value
 
 
 def _fits(rope: Rope, head_dim: int, speeds: Floats, errors: Floats) -> bool:
     right = np.array(rope.frequencies(head_dim))
-    return bool((np.abs(right - speeds) <= 8 * errors + 1e-6 * right).all())
+    return bool((np.abs(right - speeds) <= 16 * errors + 1e-6 * right).all())

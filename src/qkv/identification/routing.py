@@ -25,7 +25,7 @@ class Routing:
         rows: whether output row ``i`` follows query ``i``, and no other.
         mixes: whether some row draws from several tokens.
         leaks: whether a sequence changes when another one does.
-        channels: the value channel that each output channel holds; None where the channels are mixed.
+        channels: for each head the value channel that each output channel holds; None where channels are mixed.
         random: whether two runs on one input differ.
     """
 
@@ -34,13 +34,18 @@ class Routing:
     rows: bool
     mixes: bool
     leaks: bool
-    channels: tuple[int, ...] | None
+    channels: tuple[tuple[int, ...], ...] | None
     random: bool
 
     @property
     def is_attention(self) -> bool:
         """Whether every head mixes the tokens of one key/value head, and each row follows its own query."""
         return self.is_usable and self.rows and self.mixes
+
+    @property
+    def plain_channels(self) -> bool:
+        """Whether every output channel holds the value channel of its own number."""
+        return self.channels is not None and all(row == tuple(range(len(row))) for row in self.channels)
 
     @property
     def is_usable(self) -> bool:
@@ -123,18 +128,22 @@ class _Probe:
         key[1], value[1] = -key[1], 1 + value[1] ** 2
         return bool(self._changed(self.box.context(self.query, key, value))[0].any())
 
-    def channels(self) -> tuple[int, ...] | None:
+    def channels(self) -> tuple[tuple[int, ...], ...] | None:
         """The value channel in each output channel, from values that are the channel's number for every token."""
         ones = np.ones_like(self.value)
         sums = self.box.context(self.query, self.key, ones)
         numbered = self.box.context(self.query, self.key, ones * np.arange(1.0, self.sizes.value_dim + 1))
         with np.errstate(all="ignore"):
-            number = numbered / sums
-        seen = number[np.isfinite(number).all(axis=-1)]
-        if not len(seen):
+            number = np.moveaxis(numbered / sums, 1, 0)
+        found = [self._order(head[np.isfinite(head).all(axis=-1)]) for head in number]
+        return None if None in found else tuple(order for order in found if order is not None)
+
+    def _order(self, rows: Floats) -> tuple[int, ...] | None:
+        """The channel in each place, from rows that hold channels' numbers; None where they are mixed."""
+        if not len(rows):
             return None
-        channels = np.rint(seen[0])
-        same = np.abs(seen - channels).max(initial=0.0) < 1e-2
+        channels = np.rint(rows[0])
+        same = np.abs(rows - channels).max(initial=0.0) < 0.2
         whole = same and sorted(channels) == list(range(1, self.sizes.value_dim + 1))
         return tuple(int(channel) - 1 for channel in channels) if whole else None
 

@@ -51,7 +51,9 @@ def places(allowed: np.ndarray) -> list[Place]:
     result = []
     for heads in found.values():
         pairs = allowed[heads[0]]
-        row = int(np.argmax(pairs.sum(axis=-1)))
+        seen = pairs.sum(axis=-1)
+        # Of the rows that see most the last one: keys stand on one side of it at every distance.
+        row = int(np.flatnonzero(seen == seen.max())[-1])
         keys = np.flatnonzero(pairs[row])
         if len(keys) < 2:
             continue
@@ -68,10 +70,11 @@ class ScoreReader:
     Args:
         reader: reads the weights.
         place: the row and its reference.
+        precision: the precision that shows in its weights.
     """
 
-    def __init__(self, reader: WeightReader, place: Place) -> None:
-        self.reader, self.place = reader, place
+    def __init__(self, reader: WeightReader, place: Place, precision: str) -> None:
+        self.reader, self.place, self.precision = reader, place, precision
         self.sizes: Sizes = reader.box.sizes
         self.still = self.differences(np.zeros((1, self.sizes.head_dim)), np.zeros((1, self.sizes.head_dim)))[0]
 
@@ -89,7 +92,7 @@ class ScoreReader:
         keys = np.repeat(key[:, :, None], place.lengths[1], axis=2)
         keys[:, :, place.reference] = 0.0
         weights = self.reader.weights(queries, keys)[:, list(place.heads), place.row]
-        least = smallest_normal(self.reader.box.dtype)
+        least = smallest_normal(self.precision)
         with np.errstate(all="ignore"):
             logs = np.where(weights > least, np.log(weights), np.nan)
         difference: Floats = logs[..., list(place.keys)] - logs[..., [place.reference]]
@@ -119,7 +122,10 @@ class Growth:
     odd: bool = False
 
 
-STEPS: Floats = 2.0 ** np.arange(-4.0, 11.0)
+OCTAVE = 3
+"""Steps in which the length doubles."""
+
+STEPS: Floats = 2.0 ** (np.arange(-4 * OCTAVE, 10 * OCTAVE + 1) / OCTAVE)
 """Lengths of the query, one sequence each."""
 
 
@@ -136,12 +142,12 @@ def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
     with np.errstate(all="ignore"):
         kept = np.isfinite(line) & (np.abs(line) > 0)
     steps, line = STEPS[kept], line[kept]
-    finest = EPSILON[scores.reader.box.dtype]
+    finest = EPSILON[scores.precision]
     for precision in LADDER:
         noise = EPSILON[precision]
-        if noise < finest or len(line) < 4:
+        if noise < finest or len(line) <= OCTAVE:
             continue
-        allowed = 64 * noise * np.maximum(np.abs(line), 1.0)
+        allowed = (64 if noise < 1e-6 else 6) * noise * np.maximum(np.abs(line), 1.0)
         if _is_flat(line, allowed):
             return Growth(True, None, 0.0, precision)
         if _is_straight(steps, line, allowed):
@@ -162,15 +168,38 @@ def _is_straight(steps: Floats, line: Floats, allowed: Floats) -> bool:
 
 
 def _cap(steps: Floats, line: Floats, noise: float) -> tuple[float, float] | None:
-    """The cap and its error, from the doubling rule ``tanh(2x) = 2 tanh(x) / (1 + tanh(x)^2)``."""
-    ratio = 2 * line[:-1] / line[1:] - 1
+    """The cap and its error, by least squares over cap and slope; None where no cap bends the line."""
+    weight = 1 / np.maximum(np.abs(line), 1.0)
+    guess = _doubled(line)
+    if guess is None:
+        return None
+    known = np.array([guess, line[0] / steps[0]])
+    for _ in range(40):
+        here = _capped(known, steps)
+        ahead = np.stack([_capped(known * (1 + move), steps) - here for move in 1e-6 * np.eye(2)], axis=1) / 1e-6
+        share, *_ = np.linalg.lstsq(ahead * weight[:, None], (line - here) * weight, rcond=None)
+        known = known * (1 + np.clip(share, -0.5, 0.5))
+        if np.abs(share).max() < 1e-14:
+            break
+    spread = np.linalg.pinv((ahead * weight[:, None]).T @ (ahead * weight[:, None]))
+    cap = float(abs(known[0]))
+    return cap, float(cap * max(noise * spread[0, 0] ** 0.5, 1e-14))
+
+
+def _doubled(line: Floats) -> float | None:
+    """A first guess at the cap, from the rule ``tanh(2x) = 2 tanh(x) / (1 + tanh(x)^2)`` for doubled steps."""
+    ratio = 2 * line[:-OCTAVE] / line[OCTAVE:] - 1
     bent = np.flatnonzero((ratio > 0) & (ratio < 0.99))
     if not len(bent):
         return None
     # Where the curve bends by about half, cap and slope tell apart best.
     best = bent[np.argmin(np.abs(ratio[bent] - 0.5))]
-    cap = abs(line[best]) / ratio[best] ** 0.5
-    return float(cap), float(cap * max(noise * 8 / ratio[best], 1e-12))
+    return float(abs(line[best]) / ratio[best] ** 0.5)
+
+
+def _capped(known: Floats, steps: Floats) -> Floats:
+    capped: Floats = known[0] * np.tanh(known[1] * steps / known[0])
+    return capped
 
 
 def _is_capped(steps: Floats, line: Floats, cap: float, allowed: Floats) -> bool:
@@ -190,21 +219,60 @@ def uncapped(scores: Floats, cap: float | None) -> Floats:
     return free
 
 
-def forms(scores: ScoreReader, grown: Growth) -> Floats:
+def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Floats:
     """The bilinear form ``M`` in ``score = query @ M @ key``, ``(head, key, head_dim, head_dim)``.
 
     Normalised queries and keys have the root mean square 1 here, as qk-norm gives them.
     """
     width = scores.sizes.head_dim
     one = np.eye(width)
-    length = 1.0 if grown.normalised else _length(scores, grown)
+    scale = scale_alone(scores, grown, rng)
+    if scale is not None:
+        return scale[..., None, None] * one
+    length, unit = _lengths(scores, grown)
     rows = []
     for channel in range(width):
         read = scores.moved(length * np.repeat(one[channel][None], width, axis=0), length * one)
         rows.append(np.moveaxis(uncapped(read, grown.softcap), 0, -1))
     form: Floats = np.stack(rows, axis=2)
-    unit = width if grown.normalised else length**2
     return form / unit
+
+
+def scale_alone(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Floats | None:
+    """The scale, ``(head, key)``, where the score is that times ``query . key`` and nothing else; None otherwise.
+
+    One query with all channels in it tells: each channel of the key must bring its own and no other.
+    """
+    width = scores.sizes.head_dim
+    length, unit = _lengths(scores, grown)
+    query = rng.uniform(0.5, 1.5, size=width) * rng.choice([-1.0, 1.0], size=width)
+    query *= width**0.5 / np.linalg.norm(query) if grown.normalised else 1.0
+    read = scores.moved(length * np.repeat(query[None], width, axis=0), length * np.eye(width))
+    share = np.moveaxis(uncapped(read, grown.softcap), 0, -1) / unit
+    if grown.normalised:  # the unit vectors of the forms are as long as sqrt(head_dim) once they are normalised
+        share = share * width**0.5
+    per_channel = share / query
+    scale = per_channel.mean(axis=-1)
+    noise = EPSILON[scores.precision if grown.precision == "" else grown.precision]
+    off = np.abs(per_channel - scale[..., None])
+    return scale if (off <= 64 * noise * np.abs(scale[..., None]) + 8 * noise / unit).all() else None
+
+
+def diagonal(scores: ScoreReader, grown: Growth) -> float:
+    """The scale of the first head, as the key that stands nearest to the query shows it: nothing is turned there."""
+    width = scores.sizes.head_dim
+    length, unit = _lengths(scores, grown)
+    read = uncapped(scores.moved(length * np.eye(width), length * np.eye(width))[:, 0], grown.softcap)
+    per_key = read.mean(axis=0) / unit
+    return float(per_key[np.argmax(np.abs(per_key))])
+
+
+def _lengths(scores: ScoreReader, grown: Growth) -> tuple[float, float]:
+    """How long unit vectors are made, and what a score between two of them is worth."""
+    if grown.normalised:
+        return 1.0, float(scores.sizes.head_dim)
+    length = _length(scores, grown)
+    return length, length**2
 
 
 def _length(scores: ScoreReader, grown: Growth) -> float:

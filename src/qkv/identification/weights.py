@@ -7,6 +7,7 @@ and as many times more as there are sequences in it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from qkv.errors import CandidateError
 from qkv.identification.box import Box, Floats, Sizes
 from qkv.identification.routing import Routing
+
+Channels = tuple[tuple[int, ...], ...]
 
 DRAWS = 40
 """Runs that are joined where weights are dropped at random: one that is dropped in half of them shows in the others."""
@@ -32,6 +35,7 @@ class WeightReader:
         self.kept = 1.0
         """The share of weights that a run keeps; the kept ones are larger by as much."""
         self._refused: set[int] = set()
+        self._draws = DRAWS
 
     def weights(self, query: Floats, key: Floats) -> Floats:
         """Its weights, ``(batch, head, query, key)``, in ``ceil(key_len / value_dim)`` calls or fewer.
@@ -46,12 +50,20 @@ class WeightReader:
         if not self.routing.random:
             return self._read(query, key, 0)
         # A weight that is dropped is zero, and one that is kept is larger by the same factor each time.
-        most: Floats = np.max([self._read(query, key, seed) for seed in range(DRAWS)], axis=0)
+        most: Floats = np.max(self._drawn(query, key, self._draws), axis=0)
         return most * self.kept
+
+    def _drawn(self, query: Floats, key: Floats, draws: int) -> Floats:
+        """The weights of several runs: sequences of one call where the box takes several, which drop each their own."""
+        if not self.box.sizes.batched:
+            return np.stack([self._read(query, key, seed) for seed in range(draws)])
+        queries, keys = (np.concatenate([array] * draws) for array in (query, key))
+        read = self._read(queries, keys, 0)
+        return read.reshape(draws, len(query), *read.shape[1:])
 
     def find_dropout(self, query: Floats, key: Floats) -> float:
         """The probability with which a weight is dropped; from here on weights are read as if none were."""
-        seen = np.stack([self._read(query, key, seed) for seed in range(DRAWS)])
+        seen = self._drawn(query, key, DRAWS)
         most: Floats = seen.max(axis=0)
         alive = most > 0
         share = float(((seen == 0) & alive).sum() / (alive.sum() * DRAWS))
@@ -59,6 +71,8 @@ class WeightReader:
         exact = 1 - 1 / float(most.sum(axis=-1).max())
         probability = exact if abs(exact - share) < 0.05 else round(share, 2)
         self.kept = 1 - probability
+        # As many runs as leave no weight dropped in all of them, within one in 10^9.
+        self._draws = max(2, math.ceil(math.log(1e-9) / math.log(max(probability, 1e-9))))
         return probability
 
     def _read(self, query: Floats, key: Floats, seed: int) -> Floats:
@@ -66,8 +80,7 @@ class WeightReader:
         if self.routing.channels is None:
             raise CandidateError("the channels of the values are mixed, so they can't carry a code")
         own = self.box.sizes.value_dim
-        plain = self.routing.channels == tuple(range(own))
-        if key_len > own and plain and key_len not in self._refused:
+        if key_len > own and self.routing.plain_channels and key_len not in self._refused:
             wide = self.box.resized(replace(self.box.sizes, value_dim=key_len))
             try:
                 return _coded(wide, query, key, key_len, None, seed) if wide else self._narrow(query, key, seed)
@@ -81,7 +94,7 @@ class WeightReader:
         return _coded(self.box, query, key, self.box.sizes.value_dim, self.routing.channels, seed)
 
 
-def _coded(box: Box, query: Floats, key: Floats, width: int, channels: tuple[int, ...] | None, seed: int) -> Floats:
+def _coded(box: Box, query: Floats, key: Floats, width: int, channels: Channels | None, seed: int) -> Floats:
     """The weights, read with values of ``width`` channels; the blocks of tokens ride side by side in the batch."""
     batch, key_len = query.shape[0], key.shape[2]
     blocks = [slice(start, min(start + width, key_len)) for start in range(0, key_len, width)]
@@ -90,8 +103,10 @@ def _coded(box: Box, query: Floats, key: Floats, width: int, channels: tuple[int
         values_of_block[0, 0, np.arange(block.start, block.stop), np.arange(block.stop - block.start)] = 1.0
     values = np.broadcast_to(values, (len(blocks), batch, key.shape[1], key_len, width))
     contexts = _contexts(box, query, key, values, seed)
-    lands = np.arange(width) if channels is None else np.argsort(channels)
-    read = [context[..., lands[: block.stop - block.start]] for context, block in zip(contexts, blocks, strict=True)]
+    if channels is not None:
+        lands = np.argsort(channels, axis=-1)[None, :, None, :]
+        contexts = [np.take_along_axis(context, np.broadcast_to(lands, context.shape), axis=-1) for context in contexts]
+    read = [context[..., : block.stop - block.start] for context, block in zip(contexts, blocks, strict=True)]
     weights: Floats = np.concatenate(read, axis=-1)
     return weights
 

@@ -158,8 +158,8 @@ def per_head(found: Found) -> list[dict[str, Any]]:
             row["bias_by_position"] = bias.matrix
         if found.sinks is not None:
             row["sink"] = float(found.sinks[0][head])
-        if found.routing.channels != tuple(range(found.box.sizes.value_dim)):
-            row["value_channels"] = None if found.routing.channels is None else list(found.routing.channels)
+        if not found.routing.plain_channels:
+            row["value_channels"] = None if found.routing.channels is None else list(found.routing.channels[head])
         if turned is not None and turned.pairs and found.frequencies is not None:
             row["rope_pairs"] = [list(pair) for pair in turned.pairs]
             row["rope_radians"] = [float(number) for number in found.frequencies.radians]
@@ -170,12 +170,12 @@ def per_head(found: Found) -> list[dict[str, Any]]:
 def readings_of(found: Found) -> list[str]:
     """What was found beside the spec's own sentence."""
     said = [*_sharing(found), *_scaling(found), *_positions(found), *_rows(found)]
-    if found.routing.channels != tuple(range(found.box.sizes.value_dim)) and found.routing.channels is not None:
-        said.append(f"output channels hold the value's channels {_list(found.routing.channels)}")
+    if not found.routing.plain_channels:
+        said.append("output channels hold other channels of the value: per_head has their order")
     if found.precision != "float64":
         said.append(f"numbers are as coarse as {found.precision} somewhere between the scores and the output")
     if found.dropout:
-        said.append(f"weights are dropped with a probability of {found.dropout:.3g}: two runs on one input differ")
+        said.append(f"dropout is left on, with a probability of {found.dropout:.3g}: two runs on one input differ")
     return said
 
 
@@ -265,7 +265,7 @@ def undecided_of(found: Found) -> list[str]:
             "equal lengths only"
         )
     if found.empty_row is None and rule is not None and rule.mask != Everything():
-        said.append("what a row without keys gives: no input that it takes has such a row")
+        said.append("what an empty row gives, one without keys: no input that it takes has such a row")
     if any(turned is None for turned in found.turnings):
         said.append("scale and scores of heads whose queries see one key at most")
     if found.frequencies is not None and found.rope is None:

@@ -25,7 +25,8 @@ class Estimate:
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.value:.6g}" + (f" = {self.name}" if self.name else "")
+        value = f"{self.value:.6g}"
+        return f"{value} = {self.name}" if self.name not in ("", value) else value
 
 
 @dataclass(frozen=True)
