@@ -31,15 +31,13 @@ class Backwards:
         observations: those that ran.
         skipped: those that could not be asked, with the reason.
         output: the first probe on which the output itself is wrong; None where there is none.
-        error: what the backward pass raised; None where it went well.
-        raised_by: the probe that it raised this on.
+        raised: the probes on which the backward pass raised an error, and the error.
     """
 
     observations: list[GradientObservation] = field(default_factory=list)
     skipped: list[ProbeResult] = field(default_factory=list)
     output: Observation | None = None
-    error: CandidateError | None = None
-    raised_by: str = ""
+    raised: list[tuple[GradientProbe, CandidateError]] = field(default_factory=list)
 
 
 def with_gradients(report: Report, trial: Trial) -> Report:
@@ -63,7 +61,7 @@ def run_backwards(trial: Trial) -> Backwards:
     seen = Backwards()
     for on, probe in _asked(trial):
         _ask(on, probe, seen)
-        if seen.output is not None or seen.error is not None:
+        if seen.output is not None or any(error.fatal for _, error in seen.raised):
             break
     return seen
 
@@ -103,7 +101,7 @@ def _ask(trial: Trial, probe: GradientProbe, seen: Backwards) -> None:
     try:
         got = trial.reading.gradients(probe.probe.inputs, expected.cotangent, probe.memory, seed=probe.probe.seed)
     except CandidateError as error:
-        seen.error, seen.raised_by = error, probe.name
+        seen.raised.append((probe, error))
         return
     seen.observations.append(GradientObservation(probe, expected, got))
 
@@ -116,28 +114,32 @@ def _reported(report: Report, trial: Trial, seen: Backwards) -> Report:
     if seen.output is not None:
         trial.observations.append(seen.output)
         return report_on(trial.reading.facts, trial, diagnose(trial.observations), report.repeat)
-    base = replace(report, probes=[*report.probes, *seen.skipped])
-    if seen.error is not None and not seen.error.fatal:
-        note = f"with the probe {seen.raised_by!r}, {seen.error.message}"
-        return watched_report(replace(base, detail=seen.error.detail, hint=seen.error.hint), "gradient-fails", note,
-                              seen.observations)  # fmt: skip
-    if seen.error is not None or not seen.observations:
-        reason = seen.error.message if seen.error else "no probe of the backward pass could be asked"
-        why = f"its output is right; of its gradients nothing is known: {reason}"
+    skipped = [*seen.skipped, *(_skipped(probe, error.message) for probe, error in seen.raised)]
+    base = replace(report, probes=[*report.probes, *skipped])
+    fatal = next((error.message for _, error in seen.raised if error.fatal), "")
+    if fatal or not (seen.observations or seen.raised):
+        why = f"its output is right; of its gradients nothing is known: {fatal or 'no probe of them could be asked'}"
         return replace(base, verdict=Verdict.UNDECIDED, why=why)
     if _differ_from_run_to_run(seen.observations):
         note = "one probe was asked twice, under other random numbers"
         return watched_report(base, "gradient-random", note, seen.observations)
-    if all(observation.agrees for observation in seen.observations):
-        return right_report(base, seen.observations)
-    return wrong_report(base, seen.observations, diagnose_gradients(seen.observations))
+    if not all(observation.agrees for observation in seen.observations):
+        return wrong_report(base, seen.observations, diagnose_gradients(seen.observations))
+    if seen.raised:
+        probe, error = seen.raised[0]
+        failed = replace(base, detail=error.detail, hint=error.hint)
+        return watched_report(
+            failed, "gradient-fails", f"with the probe {probe.name!r}, {error.message}", seen.observations
+        )
+    return right_report(base, seen.observations)
 
 
 def _differ_from_run_to_run(observations: list[GradientObservation]) -> bool:
     again = next((one for one in observations if one.probe.name == "again"), None)
-    if again is None:
+    first = next((one for one in observations if again and one.probe.probe.inputs is again.probe.probe.inputs), None)
+    if again is None or first is None:
         return False
-    first, tolerance = observations[0], again.expected.tolerance
+    tolerance = again.expected.tolerance
     return any(
         bool((off(first.got.of[name], again.got.of[name]).max(axis=-1, initial=0.0) > tolerance[name]).any())
         for name in again.compared
