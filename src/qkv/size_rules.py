@@ -43,8 +43,16 @@ class SizeRule:
 
 def columns(sizes: Sequence[Size]) -> Columns:
     """The sizes side by side."""
-    names = (*AXES, "memory")
-    return {name: np.array([getattr(size, name) for size in sizes]) for name in names}
+    at = {name: np.array([getattr(size, name) for size in sizes]) for name in (*AXES, "memory")}
+    rows = {"query": at["num_heads"] * at["query_len"], "key": at["num_kv_heads"] * at["key_len"]}
+    rows["value"] = rows["key"]
+    dims = {"query": "head_dim", "key": "head_dim", "value": "value_dim"}
+    return at | {_count(role): at["batch"] * rows[role] * at[dim] for role, dim in dims.items()}
+
+
+def _count(role: str) -> str:
+    """How many numbers an array holds: where the places of its numbers are counted, in 16 bits say, this matters."""
+    return f"the count of numbers in the {role}"
 
 
 def fitting(evidence: Mapping[Size, bool]) -> list[SizeRule]:
@@ -120,6 +128,7 @@ def _rules(at: Columns, numbers: Sequence[int] | None = None) -> Iterator[SizeRu
         for number in dict.fromkeys((*BLOCKS, *range(2, top + 1))) if numbers is None else numbers:
             if number <= top:
                 yield from (_compared(axis, words, number) for words in _COMPARISONS)
+    yield from _counts(at)
 
 
 def _memory() -> Iterator[SizeRule]:
@@ -153,6 +162,12 @@ def _blocks(axis: str, blocks: Sequence[int]) -> Iterator[SizeRule]:
         yield _left_over(axis, block, "is one more than a multiple of", lambda rest: rest == 1)
     if blocks:
         yield SizeRule(f"{axis} is no power of two", lambda at: (at[axis] & (at[axis] - 1)) != 0)
+
+
+def _counts(at: Columns) -> Iterator[SizeRule]:
+    for role in ("key", "value", "query"):
+        top = int(at[_count(role)].max())
+        yield from (_compared(_count(role), ">", 2**bits) for bits in range(8, 32) if 2**bits < top)
 
 
 def _left_over(axis: str, block: int, words: str, holds: Callable[[Numbers], Numbers]) -> SizeRule:

@@ -256,7 +256,13 @@ def bias_scaled(spec: AttentionSpec) -> Ways:
 
         return {Stage.SCALE: scaled, Stage.BIAS: rest}
 
+    def scaled_again(run: Run) -> Run:
+        done = bias(run)
+        unless(done is run, "nothing is added to the scores")
+        return done.but(scores=done.scores * _scale(run))
+
     yield "", {Stage.SCALE: before_the_scale, Stage.BIAS: lambda run: run}
+    yield "and the scores a second time with it", {Stage.BIAS: scaled_again}
     for kind, there in (("alibi", spec.alibi), ("relative", spec.relative_bias)):
         if there is not None:
             yield f"only {_WORDS[kind]}", one_kind(kind)
