@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from qkv.adapters.calling import Caller
+from qkv.adapters.calling import DTYPES, Caller
 from qkv.adapters.construction import Construction, Sizes, fitted_to
 from qkv.adapters.dump import is_dump
-from qkv.adapters.messages import Facts, Hosting
+from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, readings
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
@@ -22,6 +22,7 @@ from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
 from qkv.gradients import with_gradients
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
+from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.report import CandidateWords, Report
 from qkv.request import Request
@@ -45,6 +46,8 @@ def check(
     memory_limit: int = 4 * 2**30,
     sweep: bool = False,
     gradients: bool = False,
+    length: int | None = None,
+    dtype: DType | None = None,
 ) -> Report:
     """The verdict on an attention implementation, with all that explains it.
 
@@ -65,6 +68,9 @@ def check(
         memory_limit: bytes that it may take (files only).
         sweep: try many more sizes than usual (functions of query, key and value only).
         gradients: judge the backward pass too, where the output is right (torch only).
+        length: tokens of one long sequence, every row of which is judged too, in memory that grows with the length
+            alone: up to 65,536 and more.
+        dtype: the precision to run the candidate in; None for the best that it takes.
 
     Raises:
         SpecError: the spec contradicts itself. Everything else that goes wrong is a verdict.
@@ -84,6 +90,8 @@ def check(
             sweep=sweep,
             tensors=dict(tensors or {}),
             gradients=gradients,
+            length=length,
+            dtype=dtype,
         )
     )
 
@@ -183,7 +191,10 @@ def _judged(host: Hosting, request: Request) -> Report:
         trial, diagnosis = _decided(_settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
-        return with_gradients(report, trial) if request.gradients else report
+        report = with_gradients(report, trial) if request.gradients else report
+        if request.length is None:
+            return report
+        return with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
     except CandidateError as error:
         return failed(words, error, repeat)
 
@@ -252,7 +263,7 @@ def _trials_of(
 def _trials(
     host: Hosting, facts: Facts, construction: Construction | None, meant: Sequence[Intention], request: Request
 ) -> Iterator[Trial]:
-    caller = Caller(host, facts.framework)
+    caller = Caller(host, facts.framework, allowed=DTYPES if request.dtype is None else (request.dtype,))
     known: dict[Hashable, Expectation] = {}
     errors = []
     for intention in meant:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from qkv.adapters.host import Host
-from qkv.adapters.messages import Hosting
+from qkv.adapters.messages import DType, Hosting
 from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
 
@@ -30,6 +30,9 @@ class Request:
         sweep: whether to try many more sizes than usual.
         tensors: names of a dump's tensors by role, where they are unusual.
         gradients: whether to judge the backward pass too.
+        length: tokens of one long sequence to judge too; None for none.
+        dtype: the precision to run the candidate in; None for the best that it takes.
+        advance: is told the share of long work done since it was told last.
     """
 
     target: Any
@@ -43,6 +46,9 @@ class Request:
     sweep: bool = False
     tensors: Mapping[str, str] = field(default_factory=dict)
     gradients: bool = False
+    length: int | None = None
+    dtype: DType | None = None
+    advance: Callable[[float], None] = lambda share: None
 
     @property
     def from_file(self) -> bool:

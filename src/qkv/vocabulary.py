@@ -52,5 +52,8 @@ EmptyRow = Literal["zero", "nan", "uniform"]
 Layout = Literal["BHTD", "BTHD", "HTD", "THD", "BTD", "TD"]
 """Order of the axes batch, head, token, dim in the arrays of a function of query, key and value."""
 
+DType = Literal["float64", "float32", "bfloat16", "float16"]
+"""Precisions that a candidate may be run in, the best one first."""
+
 MaskMeaning = Literal["keep", "hide", "additive"]
 """What a mask argument's entries mean: True = may attend, True = hidden, or a number added to the scores."""

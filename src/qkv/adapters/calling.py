@@ -43,12 +43,14 @@ class Caller:
         host: who holds it.
         framework: what its arrays are.
         dtype: the precision settled on; None before the first call that went well.
+        allowed: the precisions to try, the best one first.
     """
 
     host: Hosting
     framework: Framework
     dtype: DType | None = None
     refused: dict[str, str] = field(default_factory=dict)
+    allowed: Sequence[DType] = DTYPES
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
@@ -64,7 +66,7 @@ class Caller:
             CandidateError: the candidate fails in every precision; the error is that of the best one.
         """
         first: CandidateError | None = None
-        for dtype in DTYPES if self.dtype is None else (self.dtype,):
+        for dtype in self.allowed if self.dtype is None else (self.dtype,):
             try:
                 reply = self.host.call(
                     replace(call, dtype=dtype, then=[replace(one, dtype=dtype) for one in call.then])

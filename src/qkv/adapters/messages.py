@@ -12,8 +12,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from qkv.vocabulary import DType as DType
+
 Framework = Literal["torch", "numpy"]
-DType = Literal["float64", "float32", "bfloat16", "float16"]
 Scalar = int | float | bool | str | None
 Array = np.ndarray[Any, np.dtype[Any]]
 

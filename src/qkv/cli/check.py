@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -15,7 +16,7 @@ import click
 from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.cli.values import Memory, Seconds, json_option
 from qkv.errors import SpecError
-from qkv.vocabulary import Layout, MaskMeaning
+from qkv.vocabulary import DType, Layout, MaskMeaning
 
 if TYPE_CHECKING:
     from qkv.report import Report
@@ -45,6 +46,8 @@ LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
     "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
 )
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
+@click.option("--length", type=click.IntRange(min=2), help="tokens of one long sequence to judge too: 8192")
+@click.option("--dtype", type=click.Choice(get_args(DType)), help="the precision to run the candidate in")
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
 @click.option("--verbose", "-v", is_flag=True, help="every probe, and every fault that could not be shown")
 def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:
@@ -58,11 +61,11 @@ def command(target: str | None, other: str | None, form: str, verbose: bool, **o
     if target is None or not target.strip():
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
     from qkv.cli.ending import put
-    from qkv.debugger import judge, judge_pair
+    from qkv.debugger import judge_pair
 
     request = request_from(target, options)
     try:
-        report = judge(request) if other is None else judge_pair(request, other)
+        report = _judged(request) if other is None else judge_pair(request, other)
         text = text_of(report, form, verbose)
     except SpecError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
@@ -72,6 +75,18 @@ def command(target: str | None, other: str | None, form: str, verbose: bool, **o
         raise
     put(text)
     raise SystemExit(report.exit_code)
+
+
+def _judged(request: Request) -> Report:
+    """The report on one candidate, with a bar of progress where that takes long."""
+    from qkv.debugger import judge
+
+    if request.length is None:
+        return judge(request)
+    from qkv.cli.progress import progress_bar
+
+    with progress_bar(f"every row of {request.length:,} tokens") as advance:
+        return judge(replace(request, advance=advance))
 
 
 def request_from(target: str, options: Mapping[str, Any]) -> Request:
@@ -95,6 +110,8 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["check"] else "",
         tensors=tensors_from(options["tensors"]),
         gradients=options["gradients"],
+        length=options["length"],
+        dtype=options["dtype"],
     )
 
 

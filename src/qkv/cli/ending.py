@@ -20,8 +20,11 @@ _STOPPING = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal,
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class Stopped(BaseException):
-    """A signal asks the process to stop. No ``except Exception`` on the way holds it up."""
+class Stopped(KeyboardInterrupt):
+    """A signal asks the process to stop. No ``except Exception`` on the way holds it up.
+
+    Long work that knows part of its answer ends with that; the exit code then is the signal's all the same.
+    """
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -44,7 +47,8 @@ def run() -> NoReturn:
         code = _run_command()
         if sys.stdout is not None:
             sys.stdout.flush()
-    except (Stopped, KeyboardInterrupt) as stop:
+        code = _stopped(received[0]) if received else code
+    except KeyboardInterrupt as stop:
         code = _stopped(getattr(stop, "number", signal.SIGINT))
     except BrokenPipeError:
         # Whoever read has seen enough.

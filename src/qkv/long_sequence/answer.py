@@ -1,0 +1,113 @@
+"""Answer: what a candidate gave for one long sequence, and any row of it beside the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qkv.adapters.binding import NotApplicable
+from qkv.adapters.messages import DType
+from qkv.comparison import Floats, expectation, round_to
+from qkv.diagnosis import Observation
+from qkv.errors import CandidateError
+from qkv.oracle import resume
+from qkv.oracle.attention import NO_REPLACEMENTS
+from qkv.oracle.blocks import some_rows
+from qkv.probes import Probe
+from qkv.settling import Trial
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Stage
+
+MOST_SCORES = 1 << 20
+"""Scores of rows that are looked at together: 8 MiB, and about ten times as much while they are."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One call at one length.
+
+    Attributes:
+        spec: what was meant.
+        probe: what was given, as the candidate saw it: in its own precision.
+        output: what it gave, ``(1, query, width)``.
+        dtype: the precision that it computed in.
+        asked_for: the precision that the user wants it run in; None where nothing was said.
+        judge_empty_rows: whether rows that may attend to nothing count.
+    """
+
+    spec: AttentionSpec
+    probe: Probe
+    output: Floats
+    dtype: str
+    asked_for: DType | None
+    judge_empty_rows: bool
+
+    @property
+    def length(self) -> int:
+        """How many tokens."""
+        return int(self.output.shape[1])
+
+    @property
+    def row_heads(self) -> int:
+        """How many heads the rows of the output can be told apart into: 1 behind an output projection."""
+        return 1 if self.projects else self.spec.num_heads
+
+    @property
+    def projects(self) -> bool:
+        """Whether an output projection has mixed the heads."""
+        parameters = self.probe.inputs.parameters
+        return self.spec.out_proj and parameters is not None and parameters.out_proj is not None
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows can be looked at together in little memory."""
+        return max(MOST_SCORES // (self.spec.num_heads * self.length), 1)
+
+    def rows(self, queries: Sequence[int]) -> Observation:
+        """All heads of some queries, as the oracle computes them from all the keys; judged as every row is."""
+        chosen = np.array(queries)
+        with np.errstate(all="ignore"):
+            block = some_rows(self.spec, self.probe.inputs, 0, chosen)
+            run = resume(block, NO_REPLACEMENTS, Stage.POSITION.order)
+            expected = expectation(run, self.dtype, judge_empty_rows=self.judge_empty_rows)
+        return Observation(self.probe, expected, self.output[:, chosen])
+
+
+def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
+    """What the candidate gives at a length.
+
+    Args:
+        trial: the candidate, as it was read.
+        length: how many tokens.
+        dtype: the precision to run it in; None means the one it takes, but float32 for float64: it is held to float32
+            anyway, and needs half the memory.
+
+    Raises:
+        CandidateError: it can't be called at this length.
+    """
+    reading, most = trial.reading, trial.reading.abilities.max_tokens
+    name = f"length {length}"
+    if most is not None and most < length:
+        raise CandidateError(
+            f"it takes at most {most:,} tokens, and {length:,} were asked for",
+            hint=f"build it for more with --init, or ask for less: --length {most}",
+        )
+    caller = reading.caller  # type: ignore[attr-defined]  # every reading has one
+    run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)
+    seen = trial.setting.inputs(name, batch=1, queries=length).map(lambda array: _as_seen(array, run_in))
+    in_it = replace(reading, caller=replace(caller, dtype=run_in))  # type: ignore[type-var]  # every one is a dataclass
+    try:
+        outcome = in_it.observe(seen)
+    except NotApplicable:
+        raise CandidateError(f"a sequence of {length:,} tokens can't be put into its arguments") from None
+    probe = Probe(name, "what only length brings", seen)
+    return Answer(reading.spec, probe, outcome.output, outcome.dtype, dtype, trial.judge_empty_rows)
+
+
+def _as_seen(array: Floats, dtype: str) -> Floats:
+    """What is left of an array in a precision, in as little memory as NumPy has for it."""
+    if array.dtype.kind != "f" or dtype == "float64":
+        return array
+    return round_to(array, dtype).astype(np.float32)

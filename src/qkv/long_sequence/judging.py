@@ -1,0 +1,126 @@
+"""Judging a long sequence: screen every row, look closely at those that stand out, and find the rule and the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qkv.adapters.messages import DType
+from qkv.comparison import Bools
+from qkv.diagnosis import Diagnosis, Observation
+from qkv.errors import CandidateError
+from qkv.long_sequence.answer import Answer, answered
+from qkv.long_sequence.pattern import shortest_wrong, which_rows
+from qkv.long_sequence.screening import Screen, in_parts, screen
+from qkv.long_sequence.suspects import diagnosed
+from qkv.settling import Trial
+
+MOST_ROWS = 24
+"""Rows that are looked at closely: each costs as much as its keys, in every head."""
+
+KEPT = 3
+"""Wrong rows, and right ones, that a fault has to reproduce."""
+
+
+@dataclass
+class LongSequence:
+    """What came of one long call.
+
+    Attributes:
+        length: how many tokens.
+        refused: why the candidate could not be called; None where it could.
+        answer: what it gave.
+        screen: every row, as far as it was compared.
+        looked_at: rows that were looked at closely, and whether each is wrong in any head.
+        closely: these rows beside the oracle's.
+        first: an observation whose first row is the first wrong one, and that row's number; None where none is wrong.
+        only_when: the rule for the lengths at which it is wrong; None where nothing is wrong or no rule was found.
+        diagnosis: the fault.
+    """
+
+    length: int
+    refused: CandidateError | None = None
+    answer: Answer | None = None
+    screen: Screen | None = None
+    looked_at: dict[int, bool] = field(default_factory=dict)
+    closely: list[Observation] = field(default_factory=list)
+    first: tuple[int, Observation] | None = None
+    only_when: str | None = None
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
+
+    @property
+    def rows_seen(self) -> int:
+        """How many rows of all heads were compared."""
+        return 0 if self.screen is None else int(self.screen.seen.sum())
+
+    @property
+    def share_seen(self) -> float:
+        """The share of rows that were compared; less than 1 after an interruption."""
+        return 0.0 if self.screen is None else float(self.screen.seen.mean())
+
+    @property
+    def wrong_rows(self) -> Bools:
+        """Which rows are wrong, ``(query, head)``: those that are further off than any that is right closely."""
+        assert self.screen is not None
+        right = [query for query, wrong in self.looked_at.items() if not wrong]
+        off = np.nan_to_num(self.screen.off)
+        return off > max(float(off[right].max(initial=0.0)), 1.0)
+
+    @property
+    def spread(self) -> str:
+        """Which rows are wrong, in words."""
+        wrong = self.wrong_rows
+        if not wrong.any():
+            return f"{sum(self.looked_at.values())} of {len(self.looked_at)} rows that were looked at closely are wrong"
+        return which_rows(wrong)
+
+
+def judged_at(
+    trial: Trial, length: int, *, dtype: DType | None = None, advance: Callable[[float], None] = lambda share: None
+) -> LongSequence:
+    """What a candidate that is right so far gives at a length. Interrupted, it says how much of it was seen.
+
+    Args:
+        trial: the candidate, as it was read.
+        length: how many tokens.
+        dtype: the precision to run it in, where it was asked for.
+        advance: is told the share of the work done since it was told last.
+    """
+    long = LongSequence(length)
+    try:
+        long.answer = answered(trial, length, dtype)
+        long.screen = screen(long.answer, advance)
+        _look_closely(long, long.answer, long.screen)
+        wrong = sorted(query for query, is_wrong in long.looked_at.items() if is_wrong)
+        if wrong:
+            long.first = wrong[0], long.answer.rows(wrong[:1])
+            long.only_when = shortest_wrong(trial, long.answer)
+            long.diagnosis = diagnosed(trial, long.answer, _told_apart(long, wrong), wrong[0])
+    except CandidateError as error:
+        long.refused = error
+    except KeyboardInterrupt:
+        pass  # what is known so far is the answer
+    return long
+
+
+def _look_closely(long: LongSequence, answer: Answer, found: Screen) -> None:
+    """Nothing; judges rows that stand out, the first ones and some all over, and a few others."""
+    rows = [int(row) for row in np.flatnonzero(found.suspicious.any(axis=1))]
+    few = MOST_ROWS // 2
+    chosen = [*rows[:few], *rows[few :: max((len(rows) - few) // few, 1)], *rows[-1:]]
+    ends = [*(row - 1 for row in rows[:1] if row), 0, answer.length - 1]
+    for queries in in_parts(list(dict.fromkeys((*chosen, *ends))), answer.rows_at_once):
+        observation = answer.rows(queries)
+        wrong = observation.comparison.wrong[0].any(axis=1)  # query
+        long.closely.append(observation)
+        long.looked_at |= {query: bool(is_wrong) for query, is_wrong in zip(queries, wrong, strict=True)}
+
+
+def _told_apart(long: LongSequence, wrong: Sequence[int]) -> list[Observation]:
+    """The rows that a fault has to reproduce, one at a time: the first wrong ones, the last, and right ones."""
+    assert long.answer is not None
+    right = sorted(query for query, is_wrong in long.looked_at.items() if not is_wrong)
+    chosen = dict.fromkeys((*wrong[: KEPT - 1], *wrong[-1:], *right[-KEPT:]))
+    return [long.answer.rows([query]) for query in chosen]
