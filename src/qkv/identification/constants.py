@@ -21,7 +21,6 @@ FORMULAS: Mapping[str, Formula] = {
     "sqrt(head_dim)": lambda sizes: sizes.head_dim**0.5,
     "head_dim^-1/4": lambda sizes: sizes.head_dim**-0.25,
     "head_dim^-3/2": lambda sizes: sizes.head_dim**-1.5,
-    "1/sqrt(num_heads)": lambda sizes: sizes.num_heads**-0.5,
     "1/sqrt(head_dim // 2)": lambda sizes: max(sizes.head_dim // 2, 1) ** -0.5,
     "-1/sqrt(head_dim)": lambda sizes: -(sizes.head_dim**-0.5),
     "1/sqrt(key_len)": lambda sizes: sizes.tokens**-0.5,
@@ -49,6 +48,9 @@ FACTORS: Mapping[str, float] = {
 MODELS = (16, 32, 64, 72, 80, 96, 112, 128, 144, 168, 192, 224, 256, 512)
 """Widths that a scale is written for as a number."""
 
+LARGEST = 1024
+"""Any width up to this is recognised where the number is known to many digits."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -65,13 +67,12 @@ def name_of(readings: Sequence[Reading]) -> str:
         for name, formula in FORMULAS.items():
             if all(_same(reading, factor * formula(reading.sizes)) for reading in readings):
                 return f"{factor_name}{name}"
-    for width in MODELS:
-        if all(_same(reading, width**-0.5) for reading in readings):
-            return (
-                f"1/sqrt({width}), whatever head_dim is"
-                if len({r.sizes.head_dim for r in readings}) > 1
-                else f"1/sqrt({width})"
-            )
+    sure = all(reading.error <= 1e-9 * abs(reading.value) for reading in readings)
+    varied = len({reading.sizes.head_dim for reading in readings}) > 1
+    for factor_name, factor in list(FACTORS.items())[:3]:
+        for width in range(2, LARGEST + 1) if sure else MODELS:
+            if all(_same(reading, factor * width**-0.5, sure) for reading in readings):
+                return f"{factor_name}1/sqrt({width})" + (", whatever head_dim is" if varied else "")
     return ""
 
 
@@ -80,8 +81,8 @@ def is_base_two(name: str) -> bool:
     return name.startswith("ln(2)")
 
 
-def _same(reading: Reading, value: float) -> bool:
-    return abs(reading.value - value) <= max(1e-5 * abs(value), 4 * reading.error)
+def _same(reading: Reading, value: float, sure: bool = False) -> bool:
+    return abs(reading.value - value) <= max((1e-11 if sure else 1e-5) * abs(value), 4 * reading.error)
 
 
 def rounded(value: float, error: float) -> float:

@@ -154,7 +154,7 @@ def _scores(found: Found, rng: np.random.Generator) -> None:
 
 
 def _for_scores(found: Found) -> Lengths:
-    """Lengths to read scores at: long enough for slow rotations, as far as the width of the heads lets calls be quick."""
+    """Lengths to read scores at: long enough for slow rotations, and short where heads are wide."""
     width = found.box.sizes.head_dim
     most = 12 if found.dropout or width > 32 else LONGER[0] if width > 16 else LONGER[1]
     squares = sorted(lengths for lengths in found.view.sights if lengths[0] == lengths[1])

@@ -9,7 +9,15 @@ from qkv.identification.box import Box
 from qkv.identification.examination import examine
 from qkv.identification.reproduction import reproduced
 from qkv.identification.routing import Routing
-from qkv.identification.wording import estimates_of, per_head, pictures_of, readings_of, spec_of, undecided_of
+from qkv.identification.wording import (
+    documents_of,
+    estimates_of,
+    per_head,
+    pictures_of,
+    readings_of,
+    spec_of,
+    undecided_of,
+)
 from qkv.report import CandidateWords
 from qkv.report.identity import Identity
 
@@ -40,6 +48,7 @@ def identity_of(box: Box, routing: Routing, words: CandidateWords, repeat: str, 
         estimates_of(found),
         [*box.words, *readings_of(found)],
         undecided,
+        documents_of(found),
         pictures_of(found),
         worst,
         [result for result, _ in results],

@@ -21,6 +21,9 @@ Sets = Mapping[Lengths, np.ndarray]
 
 MOST_OFFSET = 64
 
+FEW = 9
+"""Positions that the first query may stand at where no mask makes the sets otherwise."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -48,13 +51,14 @@ def rule_of(sets: Sets, square: Lengths, offset: int | None = None) -> Rule | No
     seen = sets[square]
     if offset is not None:
         return _rule_from(sets, seen, offset)
-    plain = _rule_from(sets, seen, 0)
-    ahead = _most_ahead(seen)
+    plain, ahead = _rule_from(sets, seen, 0), _most_ahead(seen)
+    if plain is None:
+        return next((rule for shift in range(1, FEW) if (rule := _rule_from(sets, seen, shift))), None)
     if not 1 < ahead < MOST_OFFSET:
         return plain
     # Queries may stand further on, each seeing up to itself, or each may see so many keys ahead.
     moved = _rule_from(sets, seen, ahead)
-    if moved is None or (plain is not None and len(str(plain.mask)) < len(str(moved.mask)) + 2):
+    if moved is None or len(str(plain.mask)) < len(str(moved.mask)) + 2:
         return plain
     return moved
 
@@ -79,9 +83,16 @@ def _makes(mask: Mask, offset: QueryOffset, documents: tuple[int, ...] | None, s
     for lengths, seen in sets.items():
         right: np.ndarray = allowed_by(mask, offset, lengths, documents)
         spread_evenly = ~right.any(axis=-1, keepdims=True) & seen.all(axis=-1, keepdims=True)
-        if ((seen & ~spread_evenly) != right).any():
+        counts = rows_at_tokens(offset, lengths) if documents is not None else slice(None)
+        if ((seen & ~spread_evenly) != right)[counts].any():
             return False
     return True
+
+
+def rows_at_tokens(offset: QueryOffset, lengths: Lengths) -> np.ndarray:
+    """Which queries stand at a token. To which document another one belongs is anybody's guess."""
+    at = np.arange(lengths[0]) + AttentionSpec(query_offset=offset).offset_for(*lengths)
+    return (at >= 0) & (at < lengths[1])
 
 
 def allowed_by(
@@ -123,8 +134,9 @@ def _candidates(seen: np.ndarray, shift: int) -> Iterator[tuple[Mask, tuple[int,
             yield mask | GlobalTokens(both), None
     documents = _documents(seen)
     if documents is not None:
-        numbers = np.array(documents)
-        for mask in _by_distance(seen, numbers[:, None] == numbers[None, :], shift):
+        numbers = documents_for(documents, len(documents) + shift)
+        of_query, of_key = numbers[shift : shift + seen.shape[0]], numbers[: seen.shape[1]]
+        for mask in _by_distance(seen, of_query[:, None] == of_key[None, :], shift):
             yield (Documents() if mask == Everything() else mask & Documents()), documents
 
 
@@ -134,8 +146,8 @@ def _leading(flags: np.ndarray) -> int:
 
 
 def _documents(seen: np.ndarray) -> tuple[int, ...] | None:
-    """Document numbers, a new one where neighbours don't see each other; None where that is never or always."""
-    joined = np.diagonal(seen, -1) | np.diagonal(seen, 1)
+    """Document numbers, a new one where no query sees both of two neighbours; None where that is never or always."""
+    joined = np.asarray((seen[:, :-1] & seen[:, 1:]).any(axis=0))
     if joined.all() or not joined.any():
         return None
     return tuple(int(number) for number in np.concatenate([[0], np.cumsum(~joined)]))
@@ -150,7 +162,7 @@ def _by_distance(seen: np.ndarray, region: np.ndarray, shift: int) -> Iterator[M
     visible = np.bincount(distance - least, weights=seen[region])
     if ((visible != 0) & (visible != pairs)).any():
         return
-    by_distance = {least + step: bool(visible[step]) for step in np.flatnonzero(pairs)}
+    by_distance = {least + int(step): bool(visible[step]) for step in np.flatnonzero(pairs)}
     seen_at = [step for step, is_seen in by_distance.items() if is_seen]
     if not seen_at:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from qkv.comparison import expectation
 from qkv.errors import CandidateError
 from qkv.identification.box import Floats
 from qkv.identification.found import Found
-from qkv.identification.mask_rules import documents_for
+from qkv.identification.mask_rules import documents_for, rows_at_tokens
 from qkv.identification.precision import coarser
 from qkv.oracle import Inputs, run_stages
 from qkv.report import ProbeResult
@@ -73,6 +73,10 @@ def _held_against(
         expected = expectation(
             run, coarser(found.box.dtype, found.precision), judge_empty_rows=found.empty_row is not None
         )
+    rule = found.one_rule
+    if rule is not None and rule.documents is not None:
+        counts = rows_at_tokens(found.offset, lengths)
+        expected = replace(expected, judged=expected.judged & counts[None, :, None])
     got = _given(found, query, key, value)
     merged = np.transpose(got, (0, 2, 1, 3)).reshape(batch, lengths[0], -1)
     compared = expected.compare(merged)

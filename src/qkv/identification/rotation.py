@@ -95,11 +95,13 @@ class Frequencies:
         radians: radians per token, pair by pair; negative where a pair turns the other way.
         errors: how far off each may be.
         offset: position of the first query, the first key standing at 0.
+        turn: radians per token that can't be told from none: a whole turn from one key that is seen to the next.
     """
 
     radians: Floats
     errors: Floats
     offset: float
+    turn: float = 2 * np.pi
 
 
 def frequencies(angles: Floats, distances: Floats, noise: float) -> Frequencies:
@@ -123,7 +125,8 @@ def frequencies(angles: Floats, distances: Floats, noise: float) -> Frequencies:
         starts.append(start)
     speeds = np.array(radians)
     errors = np.full(len(speeds), 2 * noise / max(at[-1] - at[0], 1.0))
-    return Frequencies(speeds, errors, _offset(speeds, np.array(starts), noise))
+    turn = 2 * np.pi / np.gcd.reduce(np.diff(at).astype(int))
+    return Frequencies(speeds, errors, _offset(speeds, np.array(starts), noise), float(turn))
 
 
 def offset_at(known: Frequencies, angles: Floats, distance: float, noise: float) -> float:
@@ -189,42 +192,51 @@ def rope_of(
     order = np.argsort([first for first, _ in pairs])
     speeds, errors = found.radians[order], found.errors[order]
     dims = 2 * len(pairs)
-    if pairing is None or (speeds <= 0).any():
+    if pairing is None or (found.turn > 6 and (speeds <= 0).any()):
         return None, 0.0
     plain = Rope(pairing, dims=None if dims == head_dim else dims)
-    for rope, error in _plain_and_linear(plain, speeds, errors):
-        if _fits(rope, head_dim, speeds, errors):
-            return rope, error
+    # Where keys are seen far apart only, fast pairs are known up to whole turns, and the slow ones make the line.
+    for first in range(len(speeds)) if found.turn < 6 else (0,):
+        for rope, error in _plain_and_linear(plain, speeds, errors, first):
+            if _fits(rope, head_dim, speeds, errors, found.turn):
+                return rope, error
     for base in KNOWN_BASES:
         for scaling in KNOWN_SCALINGS:
             rope = replace(plain, base=base, scaling=scaling)
-            if _fits(rope, head_dim, speeds, errors):
+            if _fits(rope, head_dim, speeds, errors, found.turn):
                 return rope, 0.0
     return None, 0.0
 
 
-def _plain_and_linear(plain: Rope, speeds: Floats, errors: Floats) -> list[tuple[Rope, float]]:
-    """A straight line through the logarithms: its slope is the base, its start the linear scaling."""
-    pairs = np.arange(len(speeds))
-    certainty = speeds / errors
+def _plain_and_linear(plain: Rope, speeds: Floats, errors: Floats, first: int) -> list[tuple[Rope, float]]:
+    """A straight line through the logarithms: its slope is the base, its start the linear scaling.
+
+    Args:
+        plain: pairing and dims.
+        speeds: radians per token of each pair.
+        errors: how far off they may be.
+        first: the first pair that is known without a whole turn of doubt.
+    """
+    pairs, count = np.arange(len(speeds))[first:], len(speeds)
+    speeds, errors = speeds[first:], errors[first:]
+    if (speeds <= 0).any():
+        return []
+    certainty, logs = speeds / errors, np.log(speeds)
     relative = float(1 / certainty.max())
-    if len(speeds) == 1:
-        factor = 1 / speeds[0]
-        linear = (
-            []
-            if abs(factor - 1) < 1e-3
-            else [(replace(plain, scaling=RopeScaling("linear", _round(factor, relative))), relative)]
-        )
-        return [(plain, 0.0), *linear]
-    slope, start = np.polyfit(pairs, np.log(speeds), 1, w=certainty)
-    free = float(np.exp(-slope * len(speeds)))
-    # Through 1 at the first pair: the base alone.
-    alone = float(
-        np.exp(-np.sum(certainty**2 * pairs * np.log(speeds)) / np.sum(certainty**2 * pairs**2) * len(speeds))
-    )
-    error = float(len(speeds) / np.sqrt(np.sum(certainty**2 * pairs**2)))
-    found = [(replace(plain, base=_round(alone, error)), error)]
+    weight = float(np.sum(certainty**2 * pairs**2))
+    found = []
+    if weight:  # through 1 at the first pair: the base alone
+        error = float(count / np.sqrt(weight))
+        alone = float(np.exp(-np.sum(certainty**2 * pairs * logs) / weight * count))
+        found.append((replace(plain, base=_round(alone, error)), error))
+    elif abs(logs[0]) <= 16 * relative:
+        found.append((plain, 0.0))
+    if len(pairs) == 1:
+        scaling = RopeScaling("linear", _round(float(1 / speeds[0]), relative))
+        return found if weight else [*found, (replace(plain, scaling=scaling), relative)]
+    slope, start = np.polyfit(pairs, logs, 1, w=certainty)
     if start < 0:
+        free, error = float(np.exp(-slope * count)), float(count / np.sqrt(weight))
         scaling = RopeScaling("linear", _round(float(np.exp(-start)), relative))
         found.append((replace(plain, base=_round(free, error), scaling=scaling), error))
     return found
@@ -239,6 +251,7 @@ def _round(value: float, error: float) -> float:
     return value
 
 
-def _fits(rope: Rope, head_dim: int, speeds: Floats, errors: Floats) -> bool:
+def _fits(rope: Rope, head_dim: int, speeds: Floats, errors: Floats, turn: float) -> bool:
     right = np.array(rope.frequencies(head_dim))
-    return bool((np.abs(right - speeds) <= 16 * errors + 1e-6 * right).all())
+    off = right - speeds
+    return bool((np.abs(off - turn * np.rint(off / turn)) <= 16 * errors + 1e-6 * right).all())

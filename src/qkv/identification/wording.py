@@ -290,6 +290,14 @@ def _unruly(found: Found) -> list[str]:
     return [f"one mask for all heads: they have their own ({masks})"]
 
 
+def documents_of(found: Found) -> tuple[int, ...]:
+    """The first token of each document, where the mask keeps documents apart."""
+    rule = found.one_rule
+    if rule is None or rule.documents is None:
+        return ()
+    return tuple(int(first) for first in np.unique(rule.documents, return_index=True)[1])
+
+
 def pictures_of(found: Found) -> dict[str, str]:
     """Sets that no rule makes, drawn, one for all heads that share it."""
     tokens = found.box.sizes.tokens

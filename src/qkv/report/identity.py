@@ -40,6 +40,7 @@ class Identity:
         estimates: every number that was measured, by its name: ``scale``, ``softcap``, ``rope.base``.
         readings: what was found, in sentences.
         undecided: what the inputs could not decide, in sentences, with what would.
+        documents: where the mask keeps documents apart, the first token of each; empty otherwise.
         pictures: sets that no rule explains, drawn in text, by name.
         reproduced: largest error of the oracle under ``spec`` against it on inputs that were not used for reading, in
             units of what rounding allows; None where there were none.
@@ -57,6 +58,7 @@ class Identity:
     estimates: Mapping[str, Estimate] = field(default_factory=dict)
     readings: Sequence[str] = ()
     undecided: Sequence[str] = ()
+    documents: Sequence[int] = ()
     pictures: Mapping[str, str] = field(default_factory=dict)
     reproduced: float | None = None
     probes: Sequence[ProbeResult] = ()

@@ -33,6 +33,7 @@ def identity_to_mapping(identity: Identity) -> dict[str, Any]:
         "readings": list(identity.readings),
         "undecided": list(identity.undecided),
         "rivals": list(identity.rivals),
+        "documents": list(identity.documents),
         "pictures": dict(identity.pictures),
         "reproduced": identity.reproduced,
         "probes": [asdict(probe) for probe in identity.probes],
