@@ -11,18 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.black_boxes.drawn import Drawn
+from benchmarks.black_boxes.levels import LENGTHS, by_distance, by_place, level, linear
 from benchmarks.black_boxes.rows import seen
 from qkv.masks import Positions
 from qkv.report.identity import Identity
-
-LENGTHS = ((7, 7), (5, 12), (12, 5), (1, 6), (16, 16))
-"""Query and key lengths at which masks are compared, as sets."""
-
-PLACES = 7
-"""Tokens up to which a bias by place is compared."""
-
-REACH = np.arange(-9, 10)
-"""Distances at which biases are compared."""
 
 OPEN = object()
 """What the box's outputs can't tell."""
@@ -61,13 +53,13 @@ def answers(drawn: Drawn, identity: Identity) -> Iterator[Answer]:
 
 
 def same(expected: Any, got: Any, tolerance: float) -> bool:
-    """Whether two values are the same; numbers to a share of the largest of them."""
+    """Whether two values are the same; numbers to a share of the largest of them, or of one where all are zero."""
     if expected is None or got is None or isinstance(expected, str):
         return bool(expected is got or (isinstance(expected, str) and expected == got))
     one, other = np.asarray(expected, dtype=float), np.asarray(got, dtype=float)
     if one.shape != other.shape:
         return False
-    largest = np.abs(one[np.isfinite(one)]).max(initial=0.0)
+    largest = np.abs(one[np.isfinite(one)]).max(initial=0.0) or 1.0
     return bool(np.allclose(other, one, rtol=tolerance, atol=tolerance * largest, equal_nan=True))
 
 
@@ -155,94 +147,57 @@ def _said_sign(_: Drawn, identity: Identity) -> Any:
     return None if spec is None or spec.alibi is None else "signed" if spec.alibi.signed else "unsigned"
 
 
-def _by_distance(drawn: Drawn, table: Any, factor: float) -> Any:
-    """The bias at each distance that is seen, less its level: that shows nowhere, or in the sinks."""
-    bias = _table_at_distances(drawn, table, factor)
-    return bias - bias.mean(axis=1, keepdims=True)
-
-
-def _table_at_distances(drawn: Drawn, table: Any, factor: float) -> Any:
-    table = np.asarray(table) * factor
-    reach = table.shape[1] // 2
-    return table[:, np.clip(REACH, -reach, reach) + reach][:, _seen_distances(drawn)]
-
-
-def _seen_distances(drawn: Drawn) -> Any:
-    distances = set()
-    for query_len, key_len in LENGTHS:
-        rows, columns = np.nonzero(seen(drawn, query_len, key_len))
-        distances |= set(columns - rows - drawn.first_position(query_len, key_len))
-    return np.isin(REACH, list(distances))
-
-
 def _distance_bias(drawn: Drawn) -> Any:
     if drawn.distance_bias is None:
         return None
-    return _by_distance(drawn, drawn.distance_bias[_heads_of(drawn)], _factor(drawn))
+    bias = by_distance(drawn, drawn.distance_bias[_heads_of(drawn)] * _factor(drawn), _firsts(drawn))
+    return bias - bias.mean(axis=1, keepdims=True)
 
 
 def _said_distance_bias(drawn: Drawn, identity: Identity) -> Any:
-    table = identity.spec.relative_bias.table if identity.spec and identity.spec.relative_bias else None
-    return None if table is None else _by_distance(drawn, table, 1.0)
-
-
-def _by_place(drawn: Drawn, matrices: Any, factor: float) -> Any:
-    """The bias at each place that is seen, less the level of each row; with sinks, less that of all rows together."""
-    visible = seen(drawn, PLACES, PLACES)
-    bias = np.where(visible, np.stack([np.asarray(matrix)[:PLACES, :PLACES] for matrix in matrices]) * factor, 0.0)
-    axes = (-2, -1) if drawn.sinks else (-1,)
-    counts = np.maximum(visible.sum(axis=axes, keepdims=True), 1)
-    return np.where(visible, bias - bias.sum(axis=axes, keepdims=True) / counts, 0.0)
+    if identity.spec is None or identity.spec.relative_bias is None:
+        return None
+    bias = by_distance(drawn, identity.spec.relative_bias.table, _said_firsts(drawn, identity))
+    return bias - bias.mean(axis=1, keepdims=True)
 
 
 def _place_bias(drawn: Drawn) -> Any:
-    return None if drawn.place_bias is None else _by_place(drawn, drawn.place_bias[_heads_of(drawn)], _factor(drawn))
+    return None if drawn.place_bias is None else by_place(drawn, drawn.place_bias[_heads_of(drawn)] * _factor(drawn))
 
 
 def _said_place_bias(drawn: Drawn, identity: Identity) -> Any:
     matrices = _each_head(identity, "bias_by_position", [None] * drawn.num_heads)
-    return None if any(matrix is None for matrix in matrices) else _by_place(drawn, matrices, 1.0)
+    return None if any(matrix is None for matrix in matrices) else by_place(drawn, matrices)
 
 
 def _sinks(drawn: Drawn) -> Any:
     """The sinks of each head at each pair of lengths, less the level of what is added to all scores."""
     if drawn.sinks is None:
         return None
-    level = _level(drawn, *(None if one is None else one[_heads_of(drawn)] for one in _tables(drawn)))
-    slopes = np.array(_in_order(drawn, drawn.slopes) if drawn.slopes and _ahead_counts(drawn) else [0.0])
-    firsts = np.array([drawn.first_position(*lengths) for lengths in LENGTHS])
-    return (np.array(_in_order(drawn, drawn.sinks)) - level * _factor(drawn))[:, None] + slopes[:, None] * firsts
+    table, matrices = (
+        None if bias is None else bias[_heads_of(drawn)] * _factor(drawn)
+        for bias in (drawn.distance_bias, drawn.place_bias)
+    )
+    sinks = np.array(_in_order(drawn, drawn.sinks)) - level(drawn, table, matrices, _firsts(drawn))
+    return _with_slopes(sinks, drawn, _in_order(drawn, drawn.slopes), _firsts(drawn))
 
 
 def _said_sinks(drawn: Drawn, identity: Identity) -> Any:
     spec = identity.spec
     if spec is None or not spec.sinks:
         return None
-    table = None if spec.relative_bias is None else np.asarray(spec.relative_bias.table)
-    matrices = _each_head(identity, "bias_by_position", [None])
-    level = _level(drawn, table, None if matrices[0] is None else np.stack(matrices))
-    slopes = np.array(_said_slopes(drawn, identity) if spec.alibi and _ahead_counts(drawn) else [0.0])
-    firsts = np.array([spec.offset_for(*lengths) for lengths in LENGTHS])
-    sinks = np.array(_each_head(identity, "sink", [math.nan] * drawn.num_heads))
-    return (sinks - level)[:, None] + slopes[:, None] * firsts
+    matrices = _each_head(identity, "bias_by_position", [None] * drawn.num_heads)
+    table = spec.relative_bias.table if spec.relative_bias else None
+    firsts = _said_firsts(drawn, identity)
+    said = np.array(_each_head(identity, "sink", [math.nan] * drawn.num_heads))
+    sinks = said - level(drawn, table, None if matrices[0] is None else matrices, firsts)
+    return _with_slopes(sinks, drawn, _said_slopes(drawn, identity), firsts)
 
 
-def _tables(drawn: Drawn) -> tuple[Any, Any]:
-    return drawn.distance_bias, drawn.place_bias
-
-
-def _level(drawn: Drawn, by_distance: Any, by_place: Any) -> Any:
-    """The mean of each head's bias: a sink that is raised with it gives the same weights."""
-    if by_distance is not None:
-        return _table_at_distances(drawn, by_distance, 1.0).mean(axis=1)
-    if by_place is None:
-        return 0.0
-    return np.mean(by_place[:, :PLACES, :PLACES], axis=(1, 2), where=seen(drawn, PLACES, PLACES))
-
-
-def _ahead_counts(drawn: Drawn) -> bool:
-    """Whether alibi is ``slope * (key - query)`` at all places that are seen: where queries begin then raises a row."""
-    return drawn.signed or not (REACH[_seen_distances(drawn)] > 0).any()
+def _with_slopes(sinks: Any, drawn: Drawn, slopes: Any, firsts: Any) -> Any:
+    """``(head, lengths)``: the sinks beside scores that alibi raises by the whole row."""
+    raised = np.array(slopes)[:, None] * firsts if slopes is not None and linear(drawn) else 0.0
+    return sinks[:, None] + raised + np.zeros(len(LENGTHS))
 
 
 # --- masks and positions ----------------------------------------------------------------------------------------------
@@ -275,12 +230,18 @@ def _document(identity: Identity, positions: Any) -> Any:
 
 
 def _offsets(drawn: Drawn) -> Any:
-    """The first query's position at each pair of lengths, where distances count outside the mask."""
-    counts = drawn.rope or drawn.distance_bias is not None or (drawn.slopes and not _ahead_counts(drawn))
-    return [drawn.first_position(*lengths) for lengths in LENGTHS] if counts else OPEN
+    """The first query's position at each pair of lengths, where it shows: in rope, or where alibi's distance is folded.
+
+    A bias by distance is compared with it, since a table that is moved is the same.
+    """
+    return _firsts(drawn) if drawn.rope or (drawn.slopes and not linear(drawn)) else OPEN
 
 
-def _said_offsets(_: Drawn, identity: Identity) -> Any:
+def _firsts(drawn: Drawn) -> list[int]:
+    return [drawn.first_position(*lengths) for lengths in LENGTHS]
+
+
+def _said_firsts(_: Drawn, identity: Identity) -> list[int]:
     spec = identity.spec
     assert spec is not None
     return [spec.offset_for(*lengths) for lengths in LENGTHS]
@@ -341,7 +302,7 @@ OPTIONS: dict[str, tuple[Callable[[Drawn], Any], Callable[[Drawn, Identity], Any
     "bias by place": (_place_bias, _said_place_bias, ("bias",)),
     "sinks": (_sinks, _said_sinks, ("sink",)),
     "mask": (_sets, _said_sets, ("mask", "may attend", "sees")),
-    "offset": (_offsets, _said_offsets, ("offset", "corner", "position of the first query")),
+    "offset": (_offsets, _said_firsts, ("offset", "corner", "position of the first query")),
     "empty row": (_empty_row, lambda _, identity: identity.spec and identity.spec.empty_row, ("empty",)),
     "rope pairing": (_pairing, _of_rope(lambda rope, _: rope.pairing), ("rope",)),
     "rope dims": (

@@ -188,6 +188,16 @@ def test_a_sink_is_right_where_it_is_raised_with_the_bias_and_wrong_alone() -> N
         assert verdicts(drawn, Identity(BOX, spec, per_head))["sinks"] == verdict
 
 
+def test_a_table_that_is_moved_with_the_queries_is_the_same() -> None:
+    bias = np.random.default_rng(0).normal(size=(4, 5))
+    drawn = replace(PLAIN, distance_bias=bias, offset=2)
+    moved = np.pad(bias, ((0, 0), (4, 0)), mode="edge")
+    for rows, offset, verdict in ((bias, 2, "right"), (moved, 2, "wrong"), (moved, 0, "right"), (bias, 0, "wrong")):
+        table = tuple(tuple(row) for row in rows)
+        identity = Identity(BOX, PLAIN_ANSWER.but(relative_bias=RelativeBias(table), query_offset=offset))
+        assert verdicts(drawn, identity)["bias by distance"] == verdict
+
+
 def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def plain(box: Any, given: dict[str, int], *, layout: str) -> Identity:
         return Identity(BOX, AttentionSpec(given["num_heads"], given["num_kv_heads"], given["head_dim"]))
