@@ -150,14 +150,14 @@ def recomputed(back: Backward, before_softmax: Run, own_sum: bool, own_output: b
     scores = fitting(run.before[Stage.SOFTMAX].scores, before_softmax.scores)
     weights = softmax(before_softmax.but(inputs=run.inputs, spec=run.spec)).weights
     if not own_sum:
-        weights = xp.exp(scores - _log_sums(run))
+        weights = xp.exp(scores - log_sums(run))
     context = xp.matmul(weights, run.value) if own_output else run.before[Stage.MERGE].context
     changed = {Stage.SOFTMAX: before_softmax, Stage.MERGE: run.before[Stage.MERGE].but(context=context)}
     anew = run.but(weights=weights, may_attend=before_softmax.may_attend, before={**run.before, **changed})
     return back.but(run=anew)
 
 
-def _log_sums(run: Run) -> Array:
+def log_sums(run: Run) -> Array:
     """The logarithm of each row's sum in the forward pass, which kernels keep for the way back."""
     scores, xp = run.before[Stage.SOFTMAX].scores, run.xp
     top = xp.max(scores, axis=-1, keepdims=True)

@@ -10,9 +10,11 @@ import numpy as np
 
 from qkv.adapters.pullback import Gradients
 from qkv.comparison import DRAWS, EPSILON, FLOOR, MARGIN, Bools, Floats, rounded_run, rounder
+from qkv.faults.gradient_scores import log_sums
 from qkv.gradients.probes import GradientProbe
 from qkv.oracle import Backward, BackwardReplacements, BackwardStage, Run, run_backward
 from qkv.oracle.backward import BACKWARD
+from qkv.vocabulary import Stage
 
 Named = Callable[[Mapping[str, Floats]], Mapping[str, Floats]]
 """From the oracle's gradients to the candidate's own names and shapes, see the readings' ``named``."""
@@ -179,6 +181,9 @@ def rounded_backward(
 ) -> Backward:
     """The same backward pass with every gradient on the way rounded to ``dtype``, after a forward pass likewise.
 
+    Draws above 0 make the weights anew from scores and row sums, as fused kernels do: with large scores that is where
+    most of the rounding comes from.
+
     Args:
         run: the oracle's run.
         cotangent: the gradient of its output.
@@ -199,7 +204,11 @@ def rounded_backward(
 
     with np.errstate(all="ignore"):
         stages = {stage: rounding(passed) for stage, passed in {**BACKWARD, **replacements}.items()}
-        return run_backward(rounded_run(run, dtype, {}, draw), near(cotangent), stages)
+        forward = rounded_run(run, dtype, {}, draw)
+        if draw:
+            scores = forward.before[Stage.SOFTMAX].scores
+            forward = forward.but(weights=near(np.exp(scores - near(log_sums(forward)))))
+        return run_backward(forward, near(cotangent), stages)
 
 
 _TENSORS = ("context", "weights", "scores", "query", "key", "value")
