@@ -205,6 +205,8 @@ def _scoped(screen: Observation, observations: Sequence[Observation]) -> Iterato
         return
     for fault in CATALOGUE.values():
         for variant in () if fault.rounds else fault.variants(run.spec):
+            if not run.parts and screen.reproduced_under((variant,)) is None:
+                continue  # in one call, a fault that some calls have is the fault
             for narrow in scoped(variant):
                 if twin(run, narrow.replacements) is not None and screen.reproduced_under((narrow,)) is not None:
                     yield (narrow,)
@@ -404,13 +406,12 @@ def _apart(first: Variant, second: Variant) -> bool:
 
 def _both(given: Run, run: Run, first: Variant, second: Variant) -> Floats:
     """The output under both variants, from the run under the first one; NaN where it is impossible."""
-    together = {**first.replacements, **second.replacements}
     if run.parts:
-        both = twin(run, together)
-        return np.full_like(run.output, np.nan) if both is None else both.output
+        pairs = zip(given.parts, run.parts, strict=True)
+        return np.concatenate([_both(part, right, first, second) for part, right in pairs], axis=1)
     start = min(second.replacements)
     before = given.before.get(start) or run.before[start]
     try:
-        return resume(before, together, start.order).output
+        return resume(before, {**first.replacements, **second.replacements}, start.order).output
     except IMPOSSIBLE:
         return np.full_like(run.output, np.nan)

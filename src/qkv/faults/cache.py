@@ -237,6 +237,7 @@ def cache_other_sequence(spec: AttentionSpec) -> Ways:
         "of another row of the batch",
         {Stage.POSITION: chain(position, _rows_moved(lambda rows: [rows - 1, *range(rows - 1)]))},
     )
+    yield "of another row of the batch, with every call anew", {Stage.POSITION: chain(position, _rows_moved_on)}
     yield "of the batch's first row", {Stage.POSITION: chain(position, _rows_moved(lambda rows: [0] * rows))}
     lengthened = {
         stage: given(STAGES[stage], _behind_the_earlier)
@@ -259,6 +260,19 @@ def _rows_moved(rows: Callable[[int], list[int]]) -> Callable[[Run], Run]:
         return run.but(key=mixed(run.key), value=mixed(run.value))
 
     return moved
+
+
+def _rows_moved_on(run: Run) -> Run:
+    """Every call moves what the cache holds by one row."""
+    calls = call_of_each_key(run)
+    if run.key.shape[0] < 2:
+        raise impossible("there is one sequence")
+
+    def mixed(x: Array) -> Array:
+        by = [calls[-1] - call for call in calls]
+        return run.xp.stack([run.xp.roll(x[..., token, :], by[token], axis=0) for token in range(len(by))], axis=-2)
+
+    return run.but(key=mixed(run.key), value=mixed(run.value))
 
 
 def _behind_the_earlier(run: Run) -> Inputs:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import Band, Blocks, masked_as, simple, with_changed, without
 from qkv.faults.needs import CAUSAL, WINDOW
+from qkv.faults.replacing import chain, impossible
 from qkv.masks import Causal, Mask, SlidingWindow
 from qkv.oracle import Replacements, Run
 from qkv.spec import AttentionSpec
@@ -60,9 +61,21 @@ def window_off_by_one(spec: AttentionSpec) -> Ways:
     commonness=3,
 )
 def window_missing(spec: AttentionSpec) -> Ways:
-    """``A(i)`` without ``i - j < W``; the other parts of the mask stay."""
+    """``A(i)`` without ``i - j < W``; the other parts of the mask stay. Or only what a cache has let go is hidden."""
     if spec.masks(SlidingWindow):
-        yield masked_as(without(spec.mask, SlidingWindow))
+        missing = masked_as(without(spec.mask, SlidingWindow))
+        yield missing
+        yield "only what has left the cache is hidden", {Stage.MASK: chain(missing[Stage.MASK], _kept_for_the_first)}
+
+
+def _kept_for_the_first(run: Run) -> Run:
+    """Hides the keys that the first query of a call does not need, for which alone the cache was cut."""
+    size = _size(run.spec)
+    if size is None:
+        raise impossible("no window is the mask's only one")
+    kept = run.token_positions()[1] > run.inputs.lengths[1] - run.inputs.lengths[0] - size
+    hidden = run.array(-float("inf"))
+    return run.but(may_attend=run.may_attend & kept, scores=run.xp.where(kept, run.scores, hidden))
 
 
 def _other_sizes(run: Run) -> Iterator[tuple[str, Replacements]]:

@@ -41,11 +41,10 @@ def long_decoding(setting: Setting) -> Iterator[Probe]:
 
 @probe
 def second_sequence(setting: Setting) -> Iterator[Probe]:
-    """A longer sequence before it: what the cache held of that one must be gone."""
+    """A shorter sequence before it: what the cache held of that one must be gone."""
     if setting.abilities.cached == "kept":
         for one in _in_steps(setting, "second-sequence", lambda tokens: (tokens - 3, 1, 1, 1)):
-            earlier = _inputs(setting, "earlier", one.inputs.lengths[0] + 2)
-            inputs = one.inputs.but(earlier=earlier.but(steps=(earlier.lengths[0] - 1, 1)))
+            inputs = one.inputs.but(earlier=_inputs(setting, "earlier", 3).but(steps=(2, 1)))
             yield Probe(one.name, "keys and values of another sequence", inputs, optional=True)
 
 

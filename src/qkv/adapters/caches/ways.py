@@ -123,7 +123,7 @@ def _kinds(signature: Signature, facts: Facts) -> Iterator[Kind]:
             yield "list"
         if "tuple" in said:
             yield from ("empty", "room")
-        yield from ("fresh", "none", "keys", "dict", "list", "empty", "room")
+        yield from ("fresh", "none", "dict", "keys", "list", "empty", "room")
     elif signature.has("k_cache", "v_cache") and (signature.has("key") or signature.has("x")):
         sized = signature.has("cache_lens") or signature.has("query_offset") or signature.has("position_ids")
         yield from ("room", "empty", "none") if sized else ("none", "empty", "room")
