@@ -26,7 +26,7 @@ def leaves(inputs: Inputs) -> dict[str, torch.Tensor]:
     return {name: array for name, array in found.items() if array is not None}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(drawn_specs(), drawn_calls())
 def test_every_gradient_is_that_of_automatic_differentiation(spec: AttentionSpec, call: Call) -> None:
     inputs = call.inputs(spec)
