@@ -70,10 +70,19 @@ def name_of(readings: Sequence[Reading]) -> str:
     sure = all(reading.error <= 1e-9 * abs(reading.value) for reading in readings)
     varied = len({reading.sizes.head_dim for reading in readings}) > 1
     for factor_name, factor in list(FACTORS.items())[:3]:
-        for width in range(2, LARGEST + 1) if sure else MODELS:
-            if all(_same(reading, factor * width**-0.5, sure) for reading in readings):
+        widths = [*range(2, LARGEST + 1), *MODELS] if sure else MODELS
+        for place, width in enumerate(widths):
+            exactly = sure and place < LARGEST - 1
+            if all(_same(reading, factor * width**-0.5, exactly) for reading in readings):
                 return f"{factor_name}1/sqrt({width})" + (", whatever head_dim is" if varied else "")
     return ""
+
+
+def cosine_factor(readings: Sequence[Reading]) -> float | None:
+    """What the cosine of query and key is multiplied by, where that is one number at all sizes; None otherwise."""
+    factors = [reading.value * reading.sizes.head_dim for reading in readings]
+    even = all(abs(factor - factors[0]) <= 1e-5 * abs(factors[0]) for factor in factors)
+    return factors[0] if even and len({reading.sizes.head_dim for reading in readings}) > 1 else None
 
 
 def is_base_two(name: str) -> bool:

@@ -30,6 +30,9 @@ MORE_ROWS = (1, 2, 4, 8, 16)
 PATIENCE = 0.4
 """Seconds that reading the weights of one length may take before no longer one is tried."""
 
+PATIENCE_FOR_SCORES = 3.0
+"""Seconds that reading the scores may take, did each sequence of a call take as long as a call of its own."""
+
 
 def examine(box: Box, routing: Routing, rng: np.random.Generator) -> Found:
     """Everything that can be read off a box.
@@ -154,11 +157,17 @@ def _scores(found: Found, rng: np.random.Generator) -> None:
 
 
 def _for_scores(found: Found) -> Lengths:
-    """Lengths to read scores at: long enough for slow rotations, and short where heads are wide."""
+    """Lengths to read scores at: the longest, for slow rotations, at which many readings are quick."""
     width = found.box.sizes.head_dim
+    readings = 2 * len(scores.STEPS) + width**2
     most = 12 if found.dropout or width > 32 else LONGER[0] if width > 16 else LONGER[1]
     squares = sorted(lengths for lengths in found.view.sights if lengths[0] == lengths[1])
-    return max((lengths for lengths in squares if lengths[0] <= most), default=squares[0])
+    quick = [
+        lengths
+        for lengths in squares
+        if lengths[0] <= most and readings * found.view.sights[lengths].seconds < PATIENCE_FOR_SCORES
+    ]
+    return max(quick, default=squares[0])
 
 
 def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Generator) -> Literal["head", "width"]:
@@ -211,12 +220,11 @@ def _other_size(found: Found, rng: np.random.Generator) -> None:
     lengths = _for_scores(found)
     at = Sizes(sizes.num_heads, sizes.num_kv_heads, sizes.head_dim, sizes.value_dim, lengths[1], sizes.batched)
     found.scales = [Reading(at, scale, 32 * noise * abs(scale))]
-    for width, tokens in ((sizes.head_dim + 4, lengths[1] + 3), (sizes.head_dim, lengths[1] + 3)):
+    for width, tokens in ((sizes.head_dim, lengths[1] + 3), (sizes.head_dim + 4, lengths[1] + 3)):
         other = Sizes(sizes.num_heads, sizes.num_kv_heads, width, width, tokens, sizes.batched)
         again = _scale_at(found, other, rng)
         if again is not None:
             found.scales.append(Reading(other, again, 64 * noise * abs(again)))
-            return
 
 
 def _scale_at(found: Found, sizes: Sizes, rng: np.random.Generator) -> float | None:
@@ -298,12 +306,15 @@ def _shares(found: Found, head: int, allowed: np.ndarray) -> Floats:
 
 
 def _rope(found: Found) -> None:
-    for head, turned in enumerate(found.turnings):
-        if turned is not None and turned.residual > 1e4 * EPSILON[found.precision]:
-            found.odd.append(
-                f"head {head}: scores are query @ M @ key with an M that is no scale and no rotation "
-                f"(off by {turned.residual:.1g} of its largest entry)"
-            )
+    strange = [
+        head
+        for head, turned in enumerate(found.turnings)
+        if turned is not None and not turned.residual <= 1e4 * EPSILON[found.precision]
+    ]
+    if strange:
+        found.odd.append(
+            f"scores of heads {', '.join(map(str, strange))} are query @ M @ key with an M that is no scale and no turn"
+        )
 
 
 def _corner(found: Found, rng: np.random.Generator) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from qkv.errors import SpecError
@@ -30,15 +32,18 @@ def identity_of(box: Box, routing: Routing, words: CandidateWords, repeat: str, 
     """
     found = examine(box, routing, np.random.default_rng([seed, 1]))
     undecided = undecided_of(found)
+    unread = Identity(words, per_head=per_head(found), readings=box.words, undecided=undecided, repeat=repeat)
+    if found.odd and not any(found.turnings):
+        return replace(
+            unread, pictures=pictures_of(found), why=f"this is no attention that a spec can say: {found.odd[0]}"
+        )
     try:
         spec = spec_of(found)
     except SpecError as error:
-        return Identity(
-            words, per_head=per_head(found), undecided=undecided, why=f"no spec says this: {error}", repeat=repeat
-        )
+        return replace(unread, why=f"no spec says this: {error}")
     results = reproduced(found, spec, np.random.default_rng([seed, 2]))
     errors = [worst for _, worst in results if worst is not None]
-    worst = max(errors) if errors else None
+    worst = max(errors) if errors and not found.odd else None
     if worst is not None and worst > 1.0:
         undecided.append("something that this spec does not say: fresh inputs give other numbers (see the probes)")
     return Identity(

@@ -83,9 +83,10 @@ class ScoreReader:
 
         Args:
             query: every query's direction, ``(batch, head_dim)``, for all heads; or ``(batch, num_heads, head_dim)``.
-            key: every key's but the reference's, likewise.
+            key: every key's but the reference's, likewise; one for all sequences will do.
         """
         place, sizes = self.place, self.sizes
+        key = np.repeat(key, len(query), axis=0) if len(key) == 1 else key
         query = query if query.ndim == 3 else np.repeat(query[:, None], sizes.num_heads, axis=1)
         key = key if key.ndim == 3 else np.repeat(key[:, None], sizes.num_kv_heads, axis=1)
         queries = np.repeat(query[:, :, None], place.lengths[0], axis=2)
@@ -126,7 +127,7 @@ OCTAVE = 3
 """Steps in which the length doubles."""
 
 STEPS: Floats = 2.0 ** (np.arange(-4 * OCTAVE, 10 * OCTAVE + 1) / OCTAVE)
-"""Lengths of the query, one sequence each."""
+"""Lengths of the query, one sequence each; and again for the opposite query."""
 
 
 def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
@@ -134,11 +135,14 @@ def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
     width = scores.sizes.head_dim
     direction = rng.normal(size=width)
     direction /= np.linalg.norm(direction)
-    along = 0.5 * np.repeat(direction[None], len(STEPS), axis=0)
-    read = scores.moved(STEPS[:, None] * along, along)
+    along = 0.5 * direction[None]
+    read = scores.moved(np.concatenate([STEPS, -STEPS[::OCTAVE]])[:, None] * along, along)
+    forth, back = read[: len(STEPS)], read[len(STEPS) :]
     # Of all heads and keys the one that moves most at the first step: rope may have turned another out of the way.
-    head, key = np.unravel_index(np.nanargmax(np.abs(read[0])), read.shape[1:])
-    line = read[:, head, key]
+    moving = np.nan_to_num(np.abs(forth[0]))
+    head, key = np.unravel_index(np.argmax(moving), moving.shape)
+    line, opposite = forth[:, head, key], -back[:, head, key]
+    uneven = np.nan_to_num(np.abs(line[::OCTAVE] - opposite)) / np.maximum(np.nan_to_num(np.abs(opposite)), 1.0)
     with np.errstate(all="ignore"):
         kept = np.isfinite(line) & (np.abs(line) > 0)
     steps, line = STEPS[kept], line[kept]
@@ -147,7 +151,10 @@ def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
         noise = EPSILON[precision]
         if noise < finest or len(line) <= OCTAVE:
             continue
-        allowed = (64 if noise < 1e-6 else 6) * noise * np.maximum(np.abs(line), 1.0)
+        room = (64 if noise < 1e-6 else 6) * noise
+        allowed = room * np.maximum(np.abs(line), 1.0)
+        if uneven.max() > 2 * room:
+            continue
         if _is_flat(line, allowed):
             return Growth(True, None, 0.0, precision)
         if _is_straight(steps, line, allowed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -23,11 +24,13 @@ class Sight:
         allowed: ``(head, query, key)``: which weights are above zero.
         even: the weights of queries and keys of zeros, ``(head, query, key)``.
         settled: whether other queries and keys leave the same weights above zero.
+        seconds: how long one reading of the weights took.
     """
 
     allowed: np.ndarray
     even: Floats
     settled: bool
+    seconds: float = 0.0
 
 
 def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> Sight:
@@ -39,14 +42,16 @@ def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> S
     sizes = reader.box.sizes
     query = np.zeros((1, sizes.num_heads, lengths[0], sizes.head_dim))
     key = np.zeros((1, sizes.num_kv_heads, lengths[1], sizes.head_dim))
+    started = time.perf_counter()
     even = reader.weights(query, key)[0]
+    seconds = time.perf_counter() - started
     drawn = reader.weights(rng.normal(size=query.shape), 0.5 * rng.normal(size=key.shape))[0]
     with np.errstate(invalid="ignore"):
         seen, allowed = drawn != 0, even != 0
     # Nothing but NaN for zeros: they are divided by their own length.
     usable = np.isfinite(even)
     allowed, seen = np.where(usable, allowed, seen & np.isfinite(drawn)), seen & np.isfinite(drawn)
-    return Sight(allowed, even, bool((allowed == seen).all()))
+    return Sight(allowed, even, bool((allowed == seen).all()), seconds)
 
 
 @dataclass

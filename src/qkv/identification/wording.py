@@ -207,6 +207,9 @@ def _scaling(found: Found) -> list[str]:
         said.append(f"scale {read} (± {read.error:.1g})")
         if constants.is_base_two(read.name):
             said.append("the softmax is one of powers of two, or the scale carries a ln(2)")
+    cosine = constants.cosine_factor(found.scales) if found.normalised else None
+    if cosine is not None:
+        said.append(f"scores are the cosine of query and key, times {cosine:.6g}")
     if found.softcap is not None:
         said.append(f"scores are capped at {found.softcap[0]:.8g} (± {found.softcap[1]:.1g})")
     return said
@@ -265,14 +268,31 @@ def undecided_of(found: Found) -> list[str]:
             "equal lengths only"
         )
     if found.empty_row is None and rule is not None and rule.mask != Everything():
-        said.append("what an empty row gives, one without keys: no input that it takes has such a row")
-    if any(turned is None for turned in found.turnings):
+        said.append("what an empty row gives: no query that was tried is without keys")
+    said.extend(_changing_scale(found))
+    if any(turned is None for turned in found.turnings) and not found.odd:
         said.append("scale and scores of heads whose queries see one key at most")
     if found.frequencies is not None and found.rope is None:
         said.append("the rule of the rotation: its frequencies are those of no rope that is known; per_head has them")
     if found.routing.leaks:
         said.append("why a sequence changes when another one of the batch does")
     return said
+
+
+def _changing_scale(found: Found) -> list[str]:
+    """A scale that no formula makes at all sizes that it was read at, and that is no constant."""
+    if not found.scales or constants.name_of(found.scales):
+        return []
+    if found.normalised and constants.cosine_factor(found.scales) is not None:
+        return []
+    first, *others = found.scales
+    moved = [read for read in others if abs(read.value - first.value) > 1e-5 * abs(first.value) + 8 * read.error]
+    if not moved:
+        return []
+    read = "; ".join(
+        f"{one.value:.6g} for {one.sizes.tokens} keys of {one.sizes.head_dim} channels" for one in found.scales
+    )
+    return [f"how the scale follows from the sizes: {read}"]
 
 
 def _bounded(mask: Mask) -> bool:

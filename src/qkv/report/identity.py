@@ -76,6 +76,6 @@ class Identity:
     @property
     def exit_code(self) -> int:
         """0 read and reproduced, 3 read in part, 4 could not be run."""
-        if self.spec is None:
-            return 4
-        return 0 if self.known else 3
+        if self.known:
+            return 0
+        return 3 if self.spec is not None or self.undecided else 4
