@@ -20,10 +20,13 @@ pytest.importorskip("torch")
 import torch
 from benchmarks.black_boxes import Drawn, by_rows
 from benchmarks.black_boxes.drawn import LONGEST, Visible
+from benchmarks.black_boxes.truths import answers
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+import qkv
 
 PLAIN = Drawn(0, "BHTD", 6, 2, 8, 8, 8**-0.5)
 CAUSAL = Visible(causal=True)
@@ -60,7 +63,8 @@ def inputs(case: Case, query_len: int, key_len: int, dtype: str) -> list[np.ndar
 
 def scaled_dot_product(backend: SDPBackend, **options: Any) -> Box:
     def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        with sdpa_kernel(backend):
+        with sdpa_kernel(backend), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the flash kernel warns of what it doesn't take before it refuses
             return F.scaled_dot_product_attention(query, key, value, enable_gqa=True, **options)
 
     return attention
@@ -236,3 +240,17 @@ def test_the_description_gives_the_numbers_of_the_box(case: Case, lengths: tuple
     got = box(*map(torch.from_numpy, arrays)).numpy() if case.framework == "torch" else box(*arrays)
     assert got.shape == (expected := by_rows(case.drawn, *arrays)).shape
     assert np.allclose(got, expected, atol=2e-6, equal_nan=True)
+
+
+SLOW = ("numpy loops",)
+"""Boxes that loop over single scores in Python."""
+
+
+def cases() -> list[Any]:
+    return [pytest.param(case, marks=[pytest.mark.slow] * (case.name in SLOW), id=case.name) for case in CASES]
+
+
+@pytest.mark.parametrize("case", cases())
+def test_it_is_identified(case: Case) -> None:
+    identity = qkv.identify(case.build(), case.drawn.given, layout=case.drawn.layout)
+    assert [answer for answer in answers(case.drawn, identity) if answer.verdict != "right"] == []
