@@ -408,7 +408,9 @@ def _both(given: Run, run: Run, first: Variant, second: Variant) -> Floats:
     """The output under both variants, from the run under the first one; NaN where it is impossible."""
     if run.parts:
         pairs = zip(given.parts, run.parts, strict=True)
-        return np.concatenate([_both(part, right, first, second) for part, right in pairs], axis=1)
+        outputs = [_both(part, right, first, second) for part, right in pairs]
+        alike = len({(output.shape[0], output.shape[2:]) for output in outputs}) == 1
+        return np.concatenate(outputs, axis=1) if alike else np.full_like(run.output, np.nan)
     start = min(second.replacements)
     before = given.before.get(start) or run.before[start]
     try:

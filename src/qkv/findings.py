@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from qkv.adapters.messages import Facts
@@ -89,6 +91,13 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         why = "right when it is given the whole sequence; bit by bit, with its cache, its numbers are other ones"
         hint = "no fault explains them: if its cache is used as it is meant to be (see 'held to'), it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
+    if faults and _only_in_chunks(wrong) and ONE_TOKEN_APART.search(trial.reading.facts.source):
+        why = (
+            "right at once and token by token; several tokens behind a filled cache give other numbers "
+            f"({faults[0].id}: {faults[0].title}), and its source handles a single token apart"
+        )
+        hint = "if several tokens never come behind a filled cache it is right, otherwise it is wrong"
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), faults=faults, **base)
     where = whereabouts(failing, diagnosis)
     by_size = failing.probe.name.startswith(SIZE)  # which is small already
     shown = failing if by_size else smallest(trial, diagnosis) or failing
@@ -105,6 +114,18 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else UNEXPLAINED,
         **base,
     )
+
+
+def _only_in_chunks(wrong: Sequence[Observation]) -> bool:
+    return all(observation.probe.kind == "chunked-prefill" for observation in wrong)
+
+
+ONE_TOKEN_APART = re.compile(
+    r"\b\w*(len|tokens|seq|new|steps?|q|t|n)\w*\s*(>|==|!=|<=)\s*1\b|shape\[-?\d\]\s*(>|==|!=|<=)\s*1\b|"
+    r"is_causal\s*=\s*(?!True|False)",
+    re.IGNORECASE,
+)
+"""What code looks like that tells the call for one new token from that for a prompt."""
 
 
 def cache_words(trial: Trial) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from qkv.adapters.caches.contents import contents
 from qkv.adapters.messages import Array, DType
 from qkv.adapters.parts import Slot, is_module, own_attributes, parts, slots
 from qkv.adapters.values import is_tensor, to_float64
@@ -41,9 +43,9 @@ class FunctionHolder:
         if arrays:
             raise CandidateError("a function has no weights to assign", hint="give them as arguments of the call")
 
-    def kept(self, dtype: DType) -> list[str]:
+    def kept(self, dtype: DType) -> dict[str, int]:
         """Nothing: a function keeps nothing."""
-        return []
+        return {}
 
     @contextmanager
     def ready(self, dtype: DType) -> Iterator[Callable[..., Any]]:
@@ -111,11 +113,17 @@ class ObjectHolder:
             if not _same_marks(self._marks[dtype], _marks(held)):
                 del self._copies[dtype]
 
-    def kept(self, dtype: DType) -> list[str]:
-        """Names of what it holds that the calls have changed since it was made ready; of no use where it is no copy."""
+    def kept(self, dtype: DType) -> dict[str, int]:
+        """What it holds that the calls have changed since it was made ready, by name, with a number for its contents.
+
+        Nothing where it could not be copied: its state can't be told from the one before.
+        """
         held = self._copies.get(dtype)
-        before = {mark.name: mark for mark in self._marks.get(dtype, ())}
-        return [] if held is None else [one.name for one in _marks(held) if not one.same(before.get(one.name))]
+        if held is None:
+            return {}
+        before = {mark.name: mark for mark in self._marks[dtype]}
+        changed = [mark for mark in _marks(held) if not mark.same(before.get(mark.name))]
+        return {mark.name: zlib.crc32(repr(contents(mark.value)).encode()) for mark in changed}
 
     def _copy(self, dtype: DType) -> Any:
         if dtype not in self._copies and self._copyable:

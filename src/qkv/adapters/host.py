@@ -135,7 +135,7 @@ class Host:
                 self._called(one, candidate, carrier, _Arrays(one, framework, holder.device), printed)
                 for one in (call, *call.then)
             ]
-            return replace(replies[0], then=replies[1:], kept=holder.kept(call.dtype) if call.then else ())
+            return replace(replies[0], then=replies[1:], kept=holder.kept(call.dtype) if call.then else {})
 
     def _called(self, call: Call, candidate: Any, carrier: Carrier, arrays: _Arrays, printed: Printed) -> Reply:
         """What came of one call, its caches handed over and taken back."""

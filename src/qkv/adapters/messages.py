@@ -217,7 +217,7 @@ class Reply:
         result: what the result was, in words, for messages: ``"tuple of Tensor (2, 7, 48), None"``.
         of_arguments: the gradients that came back, by argument; one is missing where nothing did.
         of_arrays: likewise of the candidate's own arrays, by name.
-        kept: names of what the candidate itself holds that the calls have changed.
+        kept: what the candidate itself holds that the calls have changed, by name: a number that tells its contents.
         then: what came of the calls after it.
     """
 
@@ -228,7 +228,7 @@ class Reply:
     result: str = ""
     of_arguments: Mapping[str, Array] = field(default_factory=dict)
     of_arrays: Mapping[str, Array] = field(default_factory=dict)
-    kept: Sequence[str] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
     then: Sequence[Reply] = ()
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from qkv.adapters.binding import MaskForm, Signature, handed_mask
-from qkv.adapters.caches.ways import Array, Room, Way, is_of_a_cache, is_overwritten, ways_of
+from qkv.adapters.caches.ways import Array, Room, Way, asks_for_one, is_of_a_cache, is_overwritten, ways_of
 from qkv.adapters.calling import Caller, Outcome, found, outcome
 from qkv.adapters.messages import Call, Facts, Handed, Reply
 from qkv.errors import CandidateError
@@ -35,17 +35,20 @@ class Caching:
         ways: ways to exercise it; the one that went well comes first.
         overwritten: whether a cache that the candidate keeps needs no emptying.
         required: whether there is no call without it.
+        proven: whether a cache that it keeps was seen to hold something of the tokens.
     """
 
     ways: list[Way] = field(default_factory=list)
     overwritten: bool = False
     required: bool = False
+    proven: bool = False
 
     @classmethod
     def of(cls, signature: Signature, facts: Facts) -> Caching:
         """What a candidate says of its cache."""
+        ways = ways_of(signature, facts)
         required = any(signature.has(role) and signature.roles[role].required for role in ROLES)
-        return cls(ways_of(signature, facts), is_overwritten(signature, facts), required)
+        return cls(ways, is_overwritten(signature, facts), bool(ways) and required)
 
     @property
     def how(self) -> Literal["", "handed", "kept"]:
@@ -108,8 +111,8 @@ def _observed(reading: Cached, way: Way, inputs: Inputs, seed: int) -> Outcome:
         begins = calls[len(earlier)]
         calls[len(earlier)] = replace(begins, anew="overwritten" if reading.caching.overwritten else "emptied")
     reply, dtype = reading.caller.request(replace(calls[0], then=calls[1:]))
-    if way.kind == "own" and len(calls) > 1:
-        _check_kept(reply)
+    if way.kind == "own" and len(calls) > 1 and not reading.caching.proven:
+        _prove(reading, way, inputs, seed, reply)
     replies = [reply, *reply.then][len(earlier) :]
     outputs = [found(one, *reading.shaped(part)) for one, part in zip(replies, parts, strict=True)]
     whole = np.concatenate([output.array for output in outputs], axis=1)
@@ -124,8 +127,9 @@ def _parts(inputs: Inputs) -> list[Inputs]:
 
 def _call(reading: Cached, way: Way, part: Inputs, seed: int) -> Call:
     signature, room = reading.signature, reading.room(part)
+    arguments = {role: signature.roles[role] for role in ROLES if signature.has(role)}
     handed: dict[str, Any] = {
-        role: Handed(role, way.first(role, signature.roles[role], room)) for role in ROLES if signature.has(role)
+        role: Handed(argument.name, way.first(role, argument, room)) for role, argument in arguments.items()
     }
     if signature.has("use_cache"):
         handed["use_cache"] = True
@@ -142,11 +146,23 @@ def _wide_mask(reading: Cached, part: Inputs, room: Room) -> Array:
     return reading.mask_form.written(np.pad(may_attend, [(0, 0)] * 3 + [(0, max(ahead, 0))]))
 
 
-def _check_kept(reply: Reply) -> None:
-    """Nothing, if the candidate kept something that may be keys and values.
+def _negated(inputs: Inputs) -> Inputs:
+    """Other tokens of the same shapes."""
+    return inputs.map(lambda array: -array if array.dtype.kind == "f" else array).but(earlier=None)
+
+
+def _prove(reading: Cached, way: Way, inputs: Inputs, seed: int, reply: Reply) -> None:
+    """Nothing, if what the candidate kept may be keys and values: it differs with the tokens, unlike masks and tables.
 
     Raises:
-        CandidateError: it did not.
+        CandidateError: it kept no such thing.
     """
-    if not any(is_of_a_cache(name) for name in reply.kept):
+    asked_for = asks_for_one(reading.signature)
+    names = [name for name in reply.kept if is_of_a_cache(name, asked_for=asked_for)]
+    if names:
+        other = [_call(reading, way, part, seed) for part in _parts(_negated(inputs))]
+        again, _ = reading.caller.request(replace(other[0], then=other[1:]))
+        names = [name for name in names if again.kept.get(name) != reply.kept[name]]
+    if not names:
         raise CandidateError("it keeps no keys and values from one call to the next")
+    reading.caching.proven = True

@@ -100,7 +100,12 @@ def _under(key: str, pair: tuple[Array, Array]) -> Any:
 
 
 def ways_of(signature: Signature, facts: Facts) -> list[Way]:
-    """Every way of exercising a candidate's cache, the likeliest first; empty where nothing speaks of one."""
+    """Every way of exercising a candidate's cache, the likeliest first; empty where nothing speaks of one.
+
+    The cache of a cross attention holds the keys and values of the other sequence, which doesn't come bit by bit.
+    """
+    if signature.has("source") and signature.roles["source"].required:
+        return []
     kinds = list(dict.fromkeys(_kinds(signature, facts)))
     keys = tuple(dict.fromkeys(_keys(signature, facts)))
     wide = (False, True) if signature.has("mask") else (False,)
@@ -143,18 +148,28 @@ def keeps_one(signature: Signature, facts: Facts) -> bool:
     if facts.what == "function":
         return False
     names = [*facts.arrays, *facts.attributes, *re.findall(r"self\.(\w+)", facts.source)]
-    return signature.has("use_cache") or any(is_of_a_cache(name) for name in names)
+    return signature.has("use_cache") or any(is_of_a_cache(name, asked_for=asks_for_one(signature)) for name in names)
 
 
-def is_of_a_cache(name: str) -> bool:
-    """Whether an attribute of this name holds keys and values of tokens before."""
-    last = name.lower()
-    return bool(_CACHED.search(last)) and not _NO_CACHE.search(last)
+def is_of_a_cache(name: str, *, asked_for: bool = True) -> bool:
+    """Whether an attribute of this name may hold keys and values of tokens before.
+
+    Args:
+        name: its dotted name.
+        asked_for: whether an argument of the call speaks of a cache; otherwise ``self.keys`` may be kept to look at.
+    """
+    name = name.lower()
+    named = _CACHED.search(name) or (asked_for and _KEYS_OR_VALUES.search(name))
+    return bool(named) and not _NO_CACHE.search(name)
 
 
-_CACHED = re.compile(
-    r"cache|past|history|memory|prev_?(k|v)|(k|v|kv|key|value)s?_?(buf|state|store|mem)|(^|\.)(k|v|keys|values)$"
-)
+def asks_for_one(signature: Signature) -> bool:
+    """Whether an argument of the call speaks of a cache that the candidate keeps."""
+    return any(signature.has(role) for role in ("use_cache", "query_offset", "position_ids"))
+
+
+_CACHED = re.compile(r"cache|past|history|memory|prev_?(k|v)|(k|v|kv|key|value)s?_?(buf|state|store|mem)")
+_KEYS_OR_VALUES = re.compile(r"(^|\.)(k|v|keys|values)$")
 _NO_CACHE = re.compile(r"cos|sin|rope|rotary|freq|mask|bias|_seq_len_cached|weight|proj")
 
 
