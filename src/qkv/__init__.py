@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from qkv.debugger import check as check, compare_dumps as compare_dumps
     from qkv.errors import CandidateError as CandidateError, QkvError as QkvError, SpecError as SpecError
-    from qkv.identifier import identify as identify
+    from qkv.identifier import identify as identify, read_weights as read_weights
     from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
     from qkv.report import Report as Report, Verdict as Verdict
     from qkv.report.terminal import as_text as as_text
@@ -19,6 +19,7 @@ _HOMES = {
     "check": "qkv.debugger",
     "compare_dumps": "qkv.debugger",
     "identify": "qkv.identifier",
+    "read_weights": "qkv.identifier",
     "AttentionSpec": "qkv.spec",
     "read_spec": "qkv.spec",
     "predict_shapes": "qkv.shapes",

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from qkv.adapters.calling import DTYPES, Caller
-from qkv.adapters.construction import Construction, Sizes, fitted_to
+from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
-from qkv.adapters.opening import Conventions, as_built, constructions, readings
+from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -208,7 +208,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     said = intention_from(request.given, request.whole_spec)
     spec = intentions(facts, said)[0].spec
     first_error: CandidateError | None = None
-    for construction in _constructions(host, facts, spec, said, request):
+    for construction in fitting_constructions(host, facts, spec, request.conventions, said.stated):
         try:
             return settle(_trials_of(host, facts, construction, said, request))
         except CandidateError as error:
@@ -217,27 +217,6 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
                 break
     assert first_error is not None
     raise first_error
-
-
-def _constructions(
-    host: Hosting, facts: Facts, spec: AttentionSpec, said: Intention, request: Request
-) -> Iterator[Construction | None]:
-    """What to build a class with, until it can be called; after each, what the sizes it turned out to have suggest."""
-    for construction in constructions(facts, spec, request.conventions, said.stated):
-        yield construction
-        if construction is not None:
-            fitted = _fitted(host, construction)
-            if fitted is not None:
-                yield fitted
-
-
-def _fitted(host: Hosting, construction: Construction) -> Construction | None:
-    try:
-        return fitted_to(construction, host.build(construction.kwargs))
-    except CandidateError as error:
-        if error.fatal:
-            raise
-        return None
 
 
 def _trials_of(

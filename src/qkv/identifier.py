@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from qkv.adapters.calling import Caller
 from qkv.adapters.dump import is_dump
+from qkv.adapters.layouts import from_layout
 from qkv.adapters.messages import Facts, Hosting
-from qkv.adapters.opening import Conventions, kind_of
+from qkv.adapters.opening import Conventions
+from qkv.adapters.values import to_float64
 from qkv.dumps.identity import identify_dump
 from qkv.errors import CandidateError
 from qkv.findings import words_of
-from qkv.identification import identity_of, opened
+from qkv.identification import WeightReader, functions, identity_of, opened, plain_routing
+from qkv.inference import Intention, intention_from, intentions
 from qkv.report import CandidateWords
 from qkv.report.identity import Identity
 from qkv.request import Request
+from qkv.spec import AttentionSpec
+from qkv.vocabulary import Layout
 
 
 def identify(
@@ -52,6 +58,37 @@ def identify(
     return name_it(Request(candidate, dict(sizes or {}), False, conventions, seed, time_limit, memory_limit))
 
 
+def read_weights(
+    function: Any, query: Any, key: Any, *, layout: Layout = "BHTD", value_dim: int | None = None
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The attention weights that a function of query, key and value uses, ``(batch, head, query, key)``, float64.
+
+    They are read from the outside, in one call where the function takes values of ``key_len`` channels, and in
+    ``ceil(key_len / value_dim)`` where it doesn't; fewer where it takes several sequences. A row without keys is NaN or
+    zero, as the function has it; a row with a sink sums to less than one.
+
+    Args:
+        function: takes query, key and value, NumPy arrays or tensors; ``"file.py:name"`` runs in a process of its own.
+        query: in the layout's order, ``(batch, num_heads, query, head_dim)`` for BHTD.
+        key: likewise, ``(batch, num_kv_heads, key, head_dim)``.
+        layout: order of the axes.
+        value_dim: channels of the values that it takes, where these are not as many as head_dim.
+
+    Raises:
+        CandidateError: it can't be called with these.
+    """
+    queries, keys = (from_layout(to_float64(array), layout) for array in (query, key))
+    sizes = {"num_heads": queries.shape[1], "num_kv_heads": keys.shape[1], "head_dim": queries.shape[-1]}
+    request = Request(function, sizes | {"value_dim": value_dim or queries.shape[-1]}, conventions=Conventions(layout))
+    host = request.host()
+    try:
+        facts = host.open(request.to_open)
+        box = next(functions(Caller(host, facts.framework), facts, request.given, request.conventions))
+        return WeightReader(box, plain_routing(box.sizes)).weights(queries, keys)
+    finally:
+        host.close()
+
+
 def name_it(request: Request, host: Hosting | None = None) -> Identity:
     """The answer to a request.
 
@@ -67,7 +104,7 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
     try:
         facts = host.open(request.to_open)
         words = words_of(facts)
-        return _identity(host, facts, words, request, repeat)
+        return _identity(host, facts, request, repeat)
     except CandidateError as error:
         return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
     finally:
@@ -88,14 +125,18 @@ def _of_dump(request: Request) -> Identity:
     )
 
 
-def _identity(host: Hosting, facts: Facts, words: CandidateWords, request: Request, repeat: str) -> Identity:
-    kind = kind_of(facts)
-    if kind != "function of query, key and value":
-        raise CandidateError(
-            f"{facts.name} is a {kind}; only a function of query, key and value can be read from outside",
-            hint=f"to judge it: qkv check {request.target}",
-        )
-    rng = np.random.default_rng(request.seed)
-    caller = Caller(host, facts.framework)
-    box, routing = opened(caller, facts, request.given, request.conventions, rng)
-    return identity_of(box, routing, words_of(facts, box.dtype), repeat, request.seed)
+SIZES = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
+
+
+def _identity(host: Hosting, facts: Facts, request: Request, repeat: str) -> Identity:
+    said = intention_from(request.given, whole=False)
+    meant = _sizes_of(intentions(facts, said)[0])
+    box, routing = opened(host, facts, meant, request.conventions, np.random.default_rng(request.seed))
+    return identity_of(box, routing, words_of(box.facts, box.dtype), repeat, request.seed)
+
+
+def _sizes_of(intention: Intention) -> Intention:
+    """The intention's sizes and nothing else: what is computed is read, whatever the candidate says of it."""
+    known = {name: getattr(intention.spec, name) for name in SIZES if getattr(intention.spec, name) is not None}
+    given = {name: size for name, size in known.items() if name != "num_heads" or size > 1 or name in intention.stated}
+    return replace(intention, spec=AttentionSpec(**known), given=given)

@@ -8,11 +8,11 @@ from typing import Any, get_args
 
 from qkv.adapters.binding import Signature
 from qkv.adapters.calling import Caller
-from qkv.adapters.construction import Construction, Sizes, alternatives, arguments_for, default_sizes
+from qkv.adapters.construction import Construction, Sizes, alternatives, arguments_for, default_sizes, fitted_to
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.layouts import HEADLESS
-from qkv.adapters.messages import Config, Facts, Scalar
+from qkv.adapters.messages import Config, Facts, Hosting, Scalar
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
 from qkv.adapters.projections import possible_heads
 from qkv.errors import CandidateError, nearest
@@ -77,6 +77,31 @@ def constructions(
     if len(own) < len(first.kwargs):
         yield replace(first, kwargs=own, assumptions=["built with its own default config"], implied={})
     yield from alternatives(facts.init, spec, sizes, **choices)
+
+
+def fitting_constructions(
+    host: Hosting, facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]
+) -> Iterator[Construction | None]:
+    """What to build a class with, until it can be called; after each, what the sizes it turned out to have suggest.
+
+    Raises:
+        CandidateError: see `constructions`; or building it ended its process.
+    """
+    for construction in constructions(facts, spec, said, stated):
+        yield construction
+        if construction is not None:
+            fitted = _fitted(host, construction)
+            if fitted is not None:
+                yield fitted
+
+
+def _fitted(host: Hosting, construction: Construction) -> Construction | None:
+    try:
+        return fitted_to(construction, host.build(construction.kwargs))
+    except CandidateError as error:
+        if error.fatal:
+            raise
+        return None
 
 
 def readings(

@@ -57,6 +57,14 @@ class Learned:
                 sums.add(places, gradients[name])
         return {name: sums.at(places) for name, places in own.items() if sums.reached(places).all()}
 
+    def holding(self, parameters: Mapping[str, Array]) -> dict[str, Array]:
+        """The candidate's own arrays when they hold these parameters, by the oracle's names, and zeros elsewhere."""
+        own = numbered(self.shapes)
+        numbers = np.zeros(sum(places.size for places in own.values()))
+        for name, array in parameters.items():
+            numbers[_index(self.places[name])] = array
+        return {name: numbers[_index(places)] for name, places in own.items()}
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -82,6 +90,10 @@ def named_arrays(inputs: Inputs) -> Iterator[tuple[str, Array]]:
         for name in ("weight", "bias"):
             if getattr(held, name, None) is not None:
                 yield f"{part}.{name}", getattr(held, name)
+
+
+def _index(places: Array) -> np.ndarray[Any, np.dtype[np.intp]]:
+    return (places - FIRST).astype(np.intp)
 
 
 def numbered(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:

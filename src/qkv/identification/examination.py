@@ -16,7 +16,7 @@ from qkv.identification.box import Box, Floats, Sizes
 from qkv.identification.constants import Reading
 from qkv.identification.found import Found
 from qkv.identification.precision import coarser, precision_of, smallest_normal
-from qkv.identification.routing import Routing
+from qkv.identification.routing import Routing, plain_routing
 from qkv.identification.visibility import Lengths, sight
 from qkv.identification.weights import WeightReader
 from qkv.masks import Everything
@@ -234,8 +234,7 @@ def _scale_at(found: Found, sizes: Sizes, rng: np.random.Generator) -> float | N
     routing = found.routing
     if not routing.plain_channels:
         return None
-    plain = tuple(tuple(range(sizes.value_dim)) for _ in found.heads)
-    reader = WeightReader(box, replace(routing, channels=plain))
+    reader = WeightReader(box, replace(routing, channels=plain_routing(sizes).channels))
     reader.kept = found.reader.kept
     try:
         allowed = _seen(reader, (sizes.tokens, sizes.tokens), rng)

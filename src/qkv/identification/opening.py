@@ -1,38 +1,43 @@
-"""Opening: the sizes and the layout with which a function can be called, and acts like attention."""
+"""Opening: the form, sizes and layout in which a candidate can be called, and acts like attention."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from qkv.adapters.calling import Caller
 from qkv.adapters.function import function_readings
-from qkv.adapters.messages import Facts
-from qkv.adapters.opening import Conventions
+from qkv.adapters.messages import Facts, Hosting
+from qkv.adapters.module import TokensReading
+from qkv.adapters.opening import Conventions, as_built, fitting_constructions, kind_of, readings
 from qkv.errors import CandidateError
 from qkv.identification.box import Box, FunctionBox, Sizes
+from qkv.identification.module_box import module_box
 from qkv.identification.routing import Routing, routing_of
+from qkv.inference import Intention
 from qkv.spec import AttentionSpec
 
 HEADS = (6, 8, 4, 12, 16, 2, 32, 3, 1)
 WIDTHS = (8, 16, 64, 32, 128, 4)
 TOKENS = (7, 5, 8, 16, 12, 10, 32, 6, 4, 64, 9, 20, 24, 128)
 MOST_TRIES = 120
-"""Sizes and layouts that are tried before the function is given up."""
+"""Sizes and layouts that are tried before the candidate is given up."""
+
+MOST_RUN = 12
+"""Forms that ran and were no attention before it is given up."""
 
 
 def opened(
-    caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions, rng: np.random.Generator
+    host: Hosting, facts: Facts, meant: Intention, said: Conventions, rng: np.random.Generator
 ) -> tuple[Box, Routing]:
-    """The function in the first layout and sizes in which it mixes tokens head by head, and where its heads lead.
+    """The candidate in the first form in which it mixes tokens head by head, and where its heads lead.
 
     Args:
-        caller: calls it.
+        host: holds it.
         facts: what it says of itself.
-        given: sizes that are known: ``num_heads``, ``num_kv_heads``, ``head_dim``, ``value_dim``.
+        meant: the sizes that are known of it.
         said: its layout and further arguments, as far as they are known.
         rng: draws the inputs.
 
@@ -41,8 +46,12 @@ def opened(
     """
     first_error: CandidateError | None = None
     ran: list[tuple[Box, Routing]] = []
-    for box in islice(_boxes(caller, facts, given, said), MOST_TRIES):
+    boxes = _boxes(host, facts, meant, said)
+    for _ in range(MOST_TRIES):
         try:
+            box = next(boxes, None)
+            if box is None:
+                break
             routing = routing_of(box, rng)
         except CandidateError as error:
             if error.fatal:
@@ -52,22 +61,35 @@ def opened(
         if routing.is_attention:
             return box, routing
         ran.append((box, routing))
-        if len(ran) == 12:
+        if len(ran) == MOST_RUN:
             break
     usable = [(box, routing) for box, routing in ran if routing.is_usable]
     if usable:
         return usable[0]
-    if ran:
+    if ran or first_error is None:
         raise CandidateError(
             "in no layout does one head's output mix the values of one key/value head, so this is no attention that "
             "can be read from outside",
             hint="if it is one, say its axes and sizes: --layout BTHD --heads 8 --head-dim 64",
         )
-    assert first_error is not None
     raise first_error
 
 
-def _boxes(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions) -> Iterator[Box]:
+def _boxes(host: Hosting, facts: Facts, meant: Intention, said: Conventions) -> Iterator[Box]:
+    """The candidate in every form that it may be called in."""
+    for construction in fitting_constructions(host, facts, meant.spec, said, meant.stated):
+        ready = facts if construction is None else as_built(host.build(construction.kwargs), construction)
+        caller = Caller(host, ready.framework)
+        if kind_of(ready) == "function of query, key and value":
+            yield from functions(caller, ready, meant.given, said)
+            continue
+        for reading in readings(caller, ready, construction, meant.spec, said, meant.stated):
+            if isinstance(reading, TokensReading) and reading.learned is not None:
+                yield module_box(reading)
+
+
+def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions) -> Iterator[Box]:
+    """A function of query, key and value, in every layout and size."""
     refused: list[CandidateError] = []
     for sizes in _sizes(given):
         spec = AttentionSpec(

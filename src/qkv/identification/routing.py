@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qkv.identification.box import Box, Floats
+from qkv.identification.box import Box, Floats, Sizes
 
 TRIES = 8
 """Runs that are joined where the box drops weights at random."""
@@ -51,6 +51,20 @@ class Routing:
     def is_usable(self) -> bool:
         """Whether every head holds values of one key/value head alone."""
         return min(self.kv_head) >= 0
+
+
+def plain_routing(sizes: Sizes) -> Routing:
+    """The routing of a box of which nothing unusual is known."""
+    heads = range(sizes.num_heads)
+    return Routing(
+        kv_head=tuple(head // sizes.group_size for head in heads),
+        query_head=tuple(heads),
+        rows=True,
+        mixes=True,
+        leaks=False,
+        channels=tuple(tuple(range(sizes.value_dim)) for _ in heads),
+        random=False,
+    )
 
 
 def routing_of(box: Box, rng: np.random.Generator) -> Routing:
