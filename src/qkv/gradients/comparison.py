@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from qkv.adapters.pullback import Gradients
-from qkv.comparison import DRAWS, EPSILON, FLOOR, MARGIN, Bools, Floats, rounded_run, rounder
+from qkv.comparison import EPSILON, FLOOR, MARGIN, Bools, Floats, rounded_run, rounder
 from qkv.faults.gradient_scores import log_sums
 from qkv.gradients.probes import GradientProbe
 from qkv.oracle import Backward, BackwardReplacements, BackwardStage, Run, run_backward
@@ -18,6 +18,9 @@ from qkv.vocabulary import Stage
 
 Named = Callable[[Mapping[str, Floats]], Mapping[str, Floats]]
 """From the oracle's gradients to the candidate's own names and shapes, see the readings' ``named``."""
+
+DRAWS = 8
+"""Roundings that the bar is drawn from: more than for the output, since a row of dq is a difference of near numbers."""
 
 COARSE = 1e3
 """Errors beyond so many times the bar are no matter of a bar that is another one under a fault."""
