@@ -11,6 +11,7 @@ from qkv.identification.biases import Biases
 from qkv.identification.box import Box, Floats
 from qkv.identification.constants import Reading
 from qkv.identification.mask_rules import Rule
+from qkv.identification.precision import smallest_normal
 from qkv.identification.rotation import Frequencies, Turning
 from qkv.identification.routing import Routing
 from qkv.identification.visibility import View
@@ -18,6 +19,9 @@ from qkv.identification.weights import WeightReader
 from qkv.positions import Rope
 from qkv.spec.attention_spec import QueryOffset
 from qkv.vocabulary import EmptyRow
+
+LONG = 96
+"""Tokens of the longest input that biases are read at."""
 
 
 @dataclass
@@ -90,3 +94,15 @@ class Found:
     def allowed(self, lengths: tuple[int, int]) -> np.ndarray:
         """Which keys may be attended to, ``(head, query, key)``, as it was seen at these lengths."""
         return self.view.sights[lengths].allowed
+
+    @property
+    def exact_square(self) -> tuple[int, int]:
+        """Equal lengths that are long, and still short enough for small weights to be exact."""
+        squares = sorted((lengths for lengths in self.view.sights if lengths[0] == lengths[1]), reverse=True)
+        return next((lengths for lengths in squares if lengths[0] <= LONG), squares[-1])
+
+    def exact(self, lengths: tuple[int, int]) -> np.ndarray:
+        """Which weights are large enough to have all their digits, ``(head, query, key)``."""
+        seen = self.view.sights[lengths]
+        exact: np.ndarray = seen.allowed & (seen.even > smallest_normal(self.precision))
+        return exact

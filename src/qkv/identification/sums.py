@@ -1,12 +1,10 @@
-"""Sums: what the weights of a row add up to, and what is left of a row without keys."""
+"""Sums: what the weights of a row add up to, and what takes the rest."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from qkv.identification.box import Floats
-from qkv.identification.visibility import View
-from qkv.vocabulary import EmptyRow
 
 
 def sinks_of(sums: Floats, shares: Floats, noise: float) -> tuple[Floats, Floats] | None:
@@ -28,28 +26,3 @@ def sinks_of(sums: Floats, shares: Floats, noise: float) -> tuple[Floats, Floats
     if off.max() > 16:
         return None
     return found, 1 / np.sqrt(sure.sum(axis=-1))
-
-
-def empty_row_of(view: View) -> EmptyRow | None:
-    """What a row without keys gives, from rows that are zero, NaN or evenly spread; None where no such row was seen.
-
-    An even row counts only beside others that hide something, or else it is an ordinary row that sees everything.
-    """
-    for seen in view.sights.values():
-        for even in seen.even:
-            if np.isnan(even).any():
-                return "nan"
-            zero = (even == 0).all(axis=-1)
-            if zero.any():
-                return "zero"
-    return None
-
-
-def evenly_spread(view: View, empty: dict[tuple[int, int], np.ndarray]) -> bool:
-    """Whether rows that a mask leaves without keys are spread evenly over all of them.
-
-    Args:
-        view: what was seen.
-        empty: rows without keys, ``(head, query)``, by lengths.
-    """
-    return any(rows.any() and bool(view.sights[lengths].allowed[rows].all()) for lengths, rows in empty.items())

@@ -1,4 +1,4 @@
-"""A spec read from a file: JSON or TOML of qkv's own fields, or a Hugging Face ``config.json``."""
+"""A spec read from a file: JSON or TOML of qkv's own fields, an answer of qkv, or a Hugging Face ``config.json``."""
 
 from __future__ import annotations
 
@@ -62,6 +62,8 @@ def _mapping(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
     mapping = _parsed(file)
     if not isinstance(mapping, dict):
         raise no_fields(mapping, file.name)
+    if "schema" in mapping and isinstance(mapping.get("spec"), dict):  # an answer of qkv in JSON
+        mapping = {name: value for name, value in mapping["spec"].items() if name != "sentence"}
     return mapping, file.name
 
 
