@@ -125,18 +125,20 @@ def _of_dump(request: Request) -> Identity:
     )
 
 
-SIZES = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
+HEADS = ("num_heads", "num_kv_heads")
 
 
 def _identity(host: Hosting, facts: Facts, request: Request, repeat: str) -> Identity:
-    said = intention_from(request.given, whole=False)
-    meant = _sizes_of(intentions(facts, said)[0])
+    meant = _sizes(facts, request.given)
     box, routing = opened(host, facts, meant, request.conventions, np.random.default_rng(request.seed))
     return identity_of(box, routing, words_of(box.facts, box.dtype), repeat, request.seed)
 
 
-def _sizes_of(intention: Intention) -> Intention:
-    """The intention's sizes and nothing else: what is computed is read, whatever the candidate says of it."""
-    known = {name: getattr(intention.spec, name) for name in SIZES if getattr(intention.spec, name) is not None}
-    given = {name: size for name, size in known.items() if name != "num_heads" or size > 1 or name in intention.stated}
-    return replace(intention, spec=AttentionSpec(**known), given=given)
+def _sizes(facts: Facts, given: Mapping[str, Any]) -> Intention:
+    """The sizes that are given, and the numbers of heads that it says of itself. What it computes is read instead."""
+    heads = {name: size for name, size in given.items() if name in ("num_heads", "num_kv_heads")}
+    said = intentions(facts, intention_from(heads, whole=False))[0]
+    known = {name: size for name in HEADS if (size := getattr(said.spec, name)) is not None} | dict(given)
+    spec = AttentionSpec(**known)
+    sure = {name: size for name, size in known.items() if name in given or size > 1}
+    return replace(said, spec=spec, stated=said.stated | set(given), given=sure)
