@@ -15,6 +15,7 @@ from qkv.long_sequence.answer import Answer, answered
 from qkv.long_sequence.pattern import shortest_wrong, which_rows
 from qkv.long_sequence.screening import Screen, in_parts, screen
 from qkv.long_sequence.suspects import diagnosed
+from qkv.long_sequence.together import Drift, drifting
 from qkv.settling import Trial
 
 MOST_ROWS = 24
@@ -38,6 +39,7 @@ class LongSequence:
         first: an observation whose first row is the first wrong one, and that row's number; None where none is wrong.
         only_when: the rule for the lengths at which it is wrong; None where nothing is wrong or no rule was found.
         diagnosis: the fault.
+        drift: the fault that rows show together, where none is wrong by itself.
     """
 
     length: int
@@ -49,6 +51,7 @@ class LongSequence:
     first: tuple[int, Observation] | None = None
     only_when: str | None = None
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
+    drift: Drift | None = None
 
     @property
     def rows_seen(self) -> int:
@@ -98,6 +101,8 @@ def judged_at(
             long.first = wrong[0], long.answer.rows(wrong[:1])
             long.only_when = shortest_wrong(trial, long.answer)
             long.diagnosis = diagnosed(trial, long.answer, _told_apart(long, wrong), wrong[0])
+        else:
+            long.drift = drifting(long.answer)
     except CandidateError as error:
         long.refused = error
     except KeyboardInterrupt:

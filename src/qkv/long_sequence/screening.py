@@ -110,8 +110,8 @@ def _usual_rounding(answer: Answer, directions: Floats) -> Floats:
             runs = (rounded_run(expected.run, expected.held_to, {}, draw) for draw in range(DRAWS))
             off = [as_rows(run.output, answer.row_heads)[0] @ directions - right for run in runs]
             shares.append(np.linalg.norm(off, axis=-1).max(axis=0) / np.linalg.norm(right, axis=-1))
-    share = np.concatenate(shares)
-    return np.nanmedian(np.where(np.isfinite(share), share, np.nan), axis=0)
+    of_head = np.concatenate(shares).T
+    return np.array([np.median(share[np.isfinite(share)]) if np.isfinite(share).any() else 0.0 for share in of_head])
 
 
 def in_parts(queries: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from qkv.adapters.messages import DType
+from qkv.diagnosis import Explanation
 from qkv.findings import UNEXPLAINED, named_faults
 from qkv.long_sequence.judging import LongSequence, judged_at
+from qkv.long_sequence.together import Drift
 from qkv.report import ProbeResult, Report, Verdict
 from qkv.settling import Trial
 from qkv.whereabouts import whereabouts
@@ -36,6 +38,8 @@ def with_length(
     report = replace(report, probes=[*report.probes, *_probes(long)])
     if long.first is not None:
         return _wrong(report, long)
+    if long.drift is not None:
+        return _drifting(report, long.drift, long.length)
     if long.refused is not None:
         why = f"right on short inputs, but it could not be run with {length:,} tokens: {long.refused.message}"
         hint, detail = long.refused.hint, long.refused.detail
@@ -76,3 +80,14 @@ def _wrong(report: Report, long: LongSequence) -> Report:
         strength=None,
         why="right on short inputs, wrong on a long one" if faults else f"right on short inputs; {UNEXPLAINED}",
     )
+
+
+def _drifting(report: Report, drift: Drift, length: int) -> Report:
+    """The report on a candidate whose rows are wrong together only."""
+    why = (
+        f"right on short inputs. With {length:,} tokens no row is off by more than {report.candidate.dtype or 'its'} "
+        f"precision rounds away, but all together are off as this fault has it: {drift.share:.2f} of its effect, give "
+        f"or take {drift.error:.2f}, where rounding alone gives 0"
+    )
+    faults = named_faults(Explanation((drift.variant,), 1.0))
+    return replace(report, verdict=Verdict.WRONG, why=why, faults=faults, strength=None)
