@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,8 @@ HEADS = ("num_heads", "num_kv_heads")
 
 
 def _identity(host: Hosting, facts: Facts, request: Request, repeat: str) -> Identity:
-    meant = _sizes(facts, request.given)
-    box, routing = opened(host, facts, meant, request.conventions, np.random.default_rng(request.seed))
+    sizes_of = partial(_sizes, given=request.given)
+    box, routing = opened(host, facts, sizes_of, request.conventions, np.random.default_rng(request.seed))
     return identity_of(box, routing, words_of(box.facts, box.dtype), repeat, request.seed)
 
 

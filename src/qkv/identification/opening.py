@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,18 @@ MOST_RUN = 12
 
 
 def opened(
-    host: Hosting, facts: Facts, meant: Intention, said: Conventions, rng: np.random.Generator
+    host: Hosting,
+    facts: Facts,
+    sizes_of: Callable[[Facts], Intention],
+    said: Conventions,
+    rng: np.random.Generator,
 ) -> tuple[Box, Routing]:
     """The candidate in the first form in which it mixes tokens head by head, and where its heads lead.
 
     Args:
         host: holds it.
         facts: what it says of itself.
-        meant: the sizes that are known of it.
+        sizes_of: the sizes that are known of it, by what it says of itself.
         said: its layout and further arguments, as far as they are known.
         rng: draws the inputs.
 
@@ -46,7 +50,7 @@ def opened(
     """
     first_error: CandidateError | None = None
     ran: list[tuple[Box, Routing]] = []
-    boxes = _boxes(host, facts, meant, said)
+    boxes = _boxes(host, facts, sizes_of, said)
     for _ in range(MOST_TRIES):
         try:
             box = next(boxes, None)
@@ -75,11 +79,12 @@ def opened(
     raise first_error
 
 
-def _boxes(host: Hosting, facts: Facts, meant: Intention, said: Conventions) -> Iterator[Box]:
+def _boxes(host: Hosting, facts: Facts, sizes_of: Callable[[Facts], Intention], said: Conventions) -> Iterator[Box]:
     """The candidate in every form that it may be called in."""
+    meant = sizes_of(facts)
     for construction in fitting_constructions(host, facts, meant.spec, said, meant.stated):
         ready = facts if construction is None else as_built(host.build(construction.kwargs), construction)
-        caller = Caller(host, ready.framework)
+        caller, meant = Caller(host, ready.framework), sizes_of(ready)
         if kind_of(ready) == "function of query, key and value":
             yield from functions(caller, ready, meant.given, said)
             continue

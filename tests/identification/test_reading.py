@@ -1,0 +1,182 @@
+"""What is read off a box, part by part: its weights, its masks, its rotations and the names of its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import qkv
+from qkv.identification.box import Sizes
+from qkv.identification.constants import Reading, name_of, rounded
+from qkv.identification.mask_rules import allowed_by, drawn, rule_of
+from qkv.identification.rotation import frequencies, offset_at, rope_of, turning
+from qkv.masks import Causal, Dilated, Everything, GlobalTokens, Mask, Prefix, SlidingWindow, parse_mask
+from qkv.positions import Rope, RopeScaling, rotate
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+NOISE = 2.0**-52
+
+
+def weights_of(query: Array, key: Array, sink: float = -np.inf) -> Array:
+    shares = np.exp(query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5)
+    weights: Array = shares / (shares.sum(axis=-1, keepdims=True) + np.exp(sink))
+    return weights
+
+
+def counted(value_dim: int | None = None, sink: float = -np.inf) -> tuple[Callable[..., Array], list[int]]:
+    """Softmax attention that takes values of as many channels as it is told to, and the widths it was called with."""
+    calls: list[int] = []
+
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        if value_dim is not None and value.shape[-1] != value_dim:
+            raise ValueError(f"values have {value.shape[-1]} channels, and must have {value_dim}")
+        calls.append(value.shape[-1])
+        return weights_of(query, key, sink) @ value
+
+    return attention, calls
+
+
+QUERY, KEY = (np.random.default_rng(seed).normal(size=(2, 3, length, 4)) for seed, length in ((0, 5), (1, 9)))
+
+
+def test_weights_are_read_in_one_call_where_values_may_be_as_wide_as_keys_are_many() -> None:
+    function, calls = counted()
+    assert np.array_equal(qkv.read_weights(function, QUERY, KEY), weights_of(QUERY, KEY))
+    assert calls == [9]
+
+
+def test_narrow_values_ride_in_the_batch() -> None:
+    function, calls = counted(value_dim=4)
+    assert np.array_equal(qkv.read_weights(function, QUERY, KEY), weights_of(QUERY, KEY))
+    assert calls == [4]  # nine keys in values of four channels: three blocks of one call
+
+
+def test_weights_without_a_batch_take_as_many_calls_as_there_are_blocks() -> None:
+    function, calls = counted(value_dim=4)
+    read = qkv.read_weights(function, QUERY[0], KEY[0], layout="HTD")
+    assert np.array_equal(read[0], weights_of(QUERY[:1], KEY[:1])[0])
+    assert calls == [4, 4, 4]
+
+
+def test_a_sink_shows_in_what_rows_sum_to() -> None:
+    function, _ = counted(sink=0.5)
+    sums = qkv.read_weights(function, QUERY, KEY).sum(axis=-1)
+    assert np.allclose(sums, weights_of(QUERY, KEY, 0.5).sum(axis=-1))
+    assert (sums < 1).all()
+
+
+MASKS = [
+    Everything(),
+    *(Causal(ahead) for ahead in (-2, 0, 1)),
+    *(SlidingWindow(size) for size in (1, 2, 5)),
+    *(Causal() & SlidingWindow(size) for size in (2, 4)),
+    Causal(2) & SlidingWindow(5),
+    SlidingWindow(4) & ~Causal(-2),
+    Causal() | Prefix(3),
+    (Causal() & SlidingWindow(3)) | Prefix(2),
+    Prefix(4),
+    SlidingWindow(2) | GlobalTokens(2),
+    Dilated(3),
+    Causal() & Dilated(2),
+    Causal() & SlidingWindow(7) & Dilated(2),
+]
+LENGTHS = ((12, 12), (5, 9), (9, 5), (1, 8))
+UNSEEN = ((20, 20), (3, 14), (14, 6))
+
+
+@pytest.mark.parametrize("offset", ["bottom_right", "top_left", 3])
+@pytest.mark.parametrize("mask", MASKS, ids=str)
+def test_a_mask_is_found_again_from_the_sets_it_makes(mask: Mask, offset: Any) -> None:
+    sets = {lengths: allowed_by(mask, offset, lengths) for lengths in LENGTHS}
+    rule = rule_of(sets, (12, 12))
+    assert rule is not None
+    for lengths in (*LENGTHS, *UNSEEN):
+        assert (allowed_by(rule.mask, rule.offsets[0], lengths) == allowed_by(mask, offset, lengths)).all()
+
+
+def test_documents_are_found_with_the_place_of_each() -> None:
+    numbers = (0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 2, 2)
+    mask = parse_mask("causal & documents")
+    rule = rule_of({(12, 12): allowed_by(mask, "top_left", (12, 12), numbers)}, (12, 12))
+    assert rule is not None
+    assert (rule.mask, rule.documents) == (mask, numbers)
+
+
+def test_a_set_without_a_rule_is_drawn() -> None:
+    seen = np.random.default_rng(0).random((5, 5)) < 0.5
+    assert rule_of({(5, 5): seen}, (5, 5)) is None
+    assert [[mark == "#" for mark in line] for line in drawn(seen).splitlines()] == seen.tolist()
+
+
+ROPES = [
+    Rope(),
+    Rope("adjacent"),
+    Rope("halves", 500000.0),
+    Rope("adjacent", 141.73, dims=6),
+    Rope("halves", 10000.0, scaling=RopeScaling("linear", 2.5)),
+    Rope("halves", 500000.0, scaling=RopeScaling("llama3", 8.0)),
+    Rope("halves", 10000.0, scaling=RopeScaling("yarn", 40.0, 4096)),
+]
+
+
+@pytest.mark.parametrize("step", [1, 4], ids=["every key", "every fourth key"])
+@pytest.mark.parametrize("rope", ROPES, ids=str)
+def test_a_rope_is_found_from_the_forms_of_one_row(rope: Rope, step: int) -> None:
+    width, scale, row, offset = 16, 0.3, 40, 2
+    keys = np.arange(0, 41, step)
+    turn = [
+        rotate(np.eye(width)[:, None, :], np.array([at]), np.array(rope.frequencies(width)), rope.pairing)[:, 0]
+        for at in (row + offset, *keys)
+    ]
+    forms = np.stack([scale * turn[0] @ key.T for key in turn[1:]])
+    turned = turning(forms, NOISE)
+    assert turned.residual < 1e-12
+    found = frequencies(turned.angles, (keys - row).astype(float), NOISE)
+    again, error = rope_of(found, turned.pairs, width, NOISE)
+    assert again is not None
+    assert again.pairing == rope.pairing
+    assert np.allclose(again.frequencies(width), rope.frequencies(width), rtol=1e-9)
+    assert again.rotary_dims(width) == rope.rotary_dims(width)
+    assert error < 1e-6
+    if step == 1:
+        assert round(offset_at(found, turned.angles[:, 0], float(keys[0] - row), NOISE)) == offset
+
+
+def test_a_scale_alone_turns_nothing() -> None:
+    turned = turning(np.stack([0.5 * np.eye(6)] * 4), NOISE)
+    assert (turned.scale, turned.pairs) == (0.5, ())
+
+
+@settings(max_examples=60)
+@given(
+    name=st.sampled_from(["1/sqrt(head_dim)", "1", "1/head_dim", "1/sqrt(embed_dim)", "log(key_len)/sqrt(head_dim)"]),
+    sizes=st.lists(
+        st.tuples(st.integers(2, 9), st.integers(5, 70), st.integers(5, 90)), min_size=2, max_size=3, unique=True
+    ),
+)
+def test_a_scale_is_named_by_the_formula_that_holds_at_every_size(name: str, sizes: list[tuple[int, int, int]]) -> None:
+    from qkv.identification.constants import FORMULAS
+
+    readings = [
+        Reading(at, FORMULAS[name](at), 1e-15)
+        for at in (Sizes(heads, heads, width, width, tokens) for heads, width, tokens in sizes)
+    ]
+    named = name_of(readings)
+    assert all(np.isclose(FORMULAS[named](reading.sizes), reading.value) for reading in readings if named in FORMULAS)
+    assert named
+
+
+def test_a_number_that_no_size_moves_is_not_taken_for_a_formula() -> None:
+    sizes = [Sizes(6, 6, width, width, 7) for width in (8, 12)]
+    assert name_of([Reading(at, 0.125, 1e-15) for at in sizes]) == "1/sqrt(64), whatever head_dim is"
+    assert name_of([Reading(at, 1 / at.head_dim, 1e-15) for at in sizes]) == "1/head_dim"
+    assert name_of([Reading(at, 0.1234, 1e-15) for at in sizes]) == ""
+
+
+@pytest.mark.parametrize(("value", "error", "short"), [(29.9999999, 1e-6, 30.0), (0.123456, 1e-12, 0.123456)])
+def test_numbers_are_as_short_as_their_error_lets_them_be(value: float, error: float, short: float) -> None:
+    assert rounded(value, error) == short
