@@ -128,9 +128,8 @@ def _compared(reading: DumpReading, run: Run, role: str) -> Inner:
 
 def _beside(reading: DumpReading, run: Run, getter: Getter, pair: tuple[Floats, Floats], blank: Inner) -> Inner:
     right, got = pair
-    if got.shape[1] != right.shape[1]:  # the mean over the heads
-        mean: Getter = lambda run: getter(run).mean(axis=1, keepdims=True)  # noqa: E731
-        getter, right = mean, right.mean(axis=1, keepdims=True)
+    if got.shape[1] != right.shape[1]:
+        getter, right = _averaged(getter), right.mean(axis=1, keepdims=True)
     hidden = _hidden(run, right, blank)
     with np.errstate(all="ignore"):
         off = np.where(hidden | (got == right), 0.0, np.abs(got - right))
@@ -146,6 +145,11 @@ def _beside(reading: DumpReading, run: Run, getter: Getter, pair: tuple[Floats, 
             place = (*place, int(np.argmax(off[place] > allowed[place])))
     error = float(np.max(rows, where=judged, initial=0.0))
     return Inner(blank.role, blank.name, blank.stage, not wrong.any(), error, float(allowed.max()), place, blank.note)
+
+
+def _averaged(getter: Getter) -> Getter:
+    """The mean over the heads of what the getter gives."""
+    return lambda run: getter(run).mean(axis=1, keepdims=True)
 
 
 def _hidden(run: Run, right: Floats, blank: Inner) -> Bools:
@@ -214,7 +218,7 @@ def _forms(array: Floats, wanted: tuple[int, ...]) -> Iterator[Floats]:
         yield array[:, None]
     elif len(wanted) == 3 and array.shape == (batch, rest[0], heads):
         yield array.transpose(0, 2, 1)
-    elif array.size == np.prod(wanted) and array.ndim > len(wanted):
+    elif array.ndim > len(wanted) and 1 in array.shape:
         yield from _forms(np.squeeze(array), wanted)
     elif array.shape == (batch, rest[0], heads, *rest[1:]):
         yield np.swapaxes(array, 1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -17,6 +17,7 @@ from qkv.faults.constants import named, scale_names
 from qkv.inference import Intention
 from qkv.masks import Causal, Everything
 from qkv.oracle import Run, run_stages
+from qkv.oracle.stages import allowed
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -93,6 +94,7 @@ class Search:
         self.inputs, output = small.inputs(), small.output()
         self.rows = output.reshape(*output.shape[:2], small.spec.num_heads, -1)
         self.tried: list[Tried] = []
+        self._raw: dict[Hashable, Run] = {}
 
     def _part(self) -> Part:
         sizes, spec = self.reading.arrangement.sizes, self.reading.spec
@@ -140,10 +142,14 @@ class Search:
     def _start(self, structure: AttentionSpec) -> tuple[Target, Run]:
         """What the structure is fitted to, and the oracle's run up to the raw scores, which no number changes."""
         small = self._small(structure)
-        run = run_stages(small.spec, self.inputs)
-        judged = small.untouched(run) & run.may_attend.any(axis=-1).transpose(0, 2, 1)
+        made_by = (structure.rope, structure.qk_norm)
+        if made_by not in self._raw:
+            self._raw[made_by] = run_stages(small.spec, self.inputs).before[Stage.SCALE]
+        start = self._raw[made_by].but(spec=small.spec)
+        may_attend = allowed(start)
+        judged = small.untouched(start.but(may_attend=may_attend)) & may_attend.any(axis=-1).transpose(0, 2, 1)
         judged &= np.isfinite(self.rows).all(axis=-1)
-        return Target(self.inputs, self.rows, judged), run.before[Stage.SCALE]
+        return Target(self.inputs, self.rows, judged), start
 
     def _under_usual_scales(self, structure: AttentionSpec) -> Tried:
         target, start = self._start(structure)

@@ -158,7 +158,8 @@ def _lacking(
 def _tensor(role: str, name: str, contents: Contents) -> Tensor:
     stored = contents[name]
     if 0 in stored.shape:
-        raise CandidateError(f"{name} has shape {stored.shape}: there are no numbers in it")
+        message = f"{name} has shape {stored.shape}: there are no numbers in it"
+        raise CandidateError(message, hint=f"another tensor: --tensor {role}=NAME")
     whole = stored.dtype == "bool" or stored.dtype.startswith(("int", "uint"))
     if stored.dtype not in FLOATS and not (whole and role in WHOLE):
         kind = "complex" if stored.dtype.startswith("complex") else "whole numbers" if whole else stored.dtype
