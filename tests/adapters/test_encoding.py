@@ -13,7 +13,7 @@ import pytest
 
 from qkv.adapters import encoding
 from qkv.adapters.encoding import Unframed, decode, encode, read_frame, write_frame
-from qkv.adapters.messages import Argument, ArrayFacts, Call, Config, Facts, Reply, Returned
+from qkv.adapters.messages import Argument, ArrayFacts, Call, Config, Facts, Fresh, Handed, Reply, Returned
 from qkv.errors import CandidateError
 
 FACTS = Facts(
@@ -55,6 +55,7 @@ ARRAYS = [
     np.arange(4, dtype=np.int32),
     np.arange(4, dtype=np.uint8),
     np.ones(3, dtype=np.float16),
+    np.array([1.5 - 2j]),
 ]
 
 
@@ -78,6 +79,7 @@ ARRAYS = [
         Config({"n_head": 2, "bias": None}, "GPTConfig"),
         Call([ARRAYS[0], [1, (2.5, math.nan)]], {"mask": ARRAYS[4]}, dtype="bfloat16", strided=True, framework="numpy"),
         Reply([Returned("0", ARRAYS[0], "bfloat16")], ["mask"], 0.25, "printed", "tuple of None"),
+        Call((Handed("cache", Fresh("KVCache", {"max_batch": 2})),), then=[Call((ARRAYS[0],), anew="emptied")]),
     ],
     ids=lambda message: type(message).__name__,
 )
@@ -114,8 +116,8 @@ def test_an_error_arrives_with_its_parts() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [object(), {1, 2}, 1j, np.ones(2, dtype=complex), np.array([object()]), np.array(["a"])],
-    ids=["an object", "a set", "complex", "a complex array", "an array of objects", "an array of text"],
+    [object(), {1, 2}, 1j, np.array([object()]), np.array(["a"])],
+    ids=["an object", "a set", "complex", "an array of objects", "an array of text"],
 )
 def test_what_can_not_be_said_is_refused(message: Any) -> None:
     with pytest.raises(CandidateError, match="can't be passed"):

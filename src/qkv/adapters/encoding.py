@@ -49,7 +49,7 @@ _RECORDS: dict[str, type] = {
 _DTYPES = {
     name: np.dtype(name)
     for name in (
-        *("bool", "float16", "float32", "float64"),
+        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
         *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
     )
 }

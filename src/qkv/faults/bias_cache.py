@@ -19,7 +19,7 @@ from qkv.vocabulary import Stage
         "leaves it out, since it has the shape of a whole text. The first call is right, the calls after it are wrong."
     ),
     repair="attn_scores = attn_scores + bias[..., start : start + query_len, : start + query_len]",
-    needs=[CACHE, BIAS],
+    needs=[BIAS, CACHE],
 )
 def bias_dropped_in_decode(spec: AttentionSpec) -> Ways:
     """``s`` for ``s + b`` in every call but the first."""

@@ -65,7 +65,7 @@ def _other_caps(run: Run) -> Iterator[tuple[str, Replacements]]:
         "the first token leaves."
     ),
     repair="position = tokens_seen  # counted on, whatever has left the cache",
-    needs=[CACHE, ROPE, WINDOW],
+    needs=[ROPE, WINDOW, CACHE],
     further=_other_caps,
 )
 def cache_evicted_positions(spec: AttentionSpec) -> Ways:
@@ -89,7 +89,7 @@ def cache_evicted_positions(spec: AttentionSpec) -> Ways:
         "keys, or the last ones too many. With one token at a time all is right."
     ),
     repair="seen = (query_pos[:, None] >= key_pos) & (query_pos[:, None] - key_pos < window)  # besides the cut",
-    needs=[CACHE, WINDOW],
+    needs=[WINDOW, CACHE],
 )
 def cache_evicted_by_chunk(spec: AttentionSpec) -> Ways:
     """Keys from ``end - window`` on for all queries of a call, or from where the first one's window begins."""

@@ -21,7 +21,7 @@ from qkv.vocabulary import Stage
         "it are wrong."
     ),
     repair="key = apply_rope(key, positions)\nkey = torch.cat([cached_key, key], dim=-2)  # turned before it is kept",
-    needs=[CACHE, ROPE],
+    needs=[ROPE, CACHE],
 )
 def rope_cache_unturned(spec: AttentionSpec) -> Ways:
     """``k_j`` for ``R_j k_j`` where ``j`` came out of the cache, or where it did not."""
