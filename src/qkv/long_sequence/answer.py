@@ -20,8 +20,8 @@ from qkv.settling import Trial
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
-MOST_SCORES = 1 << 20
-"""Scores of rows that are looked at together: 8 MiB, and about ten times as much while they are."""
+MOST_SCORES = 1 << 19
+"""Scores of rows that are looked at together: 4 MiB, and about ten times as much while they are."""
 
 
 @dataclass(frozen=True)

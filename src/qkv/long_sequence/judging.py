@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from qkv.adapters.messages import DType
 from qkv.comparison import Bools
@@ -94,20 +95,26 @@ def judged_at(
     long = LongSequence(length)
     try:
         long.answer = answered(trial, length, dtype)
-        long.screen = screen(long.answer, advance)
-        _look_closely(long, long.answer, long.screen)
-        wrong = sorted(query for query, is_wrong in long.looked_at.items() if is_wrong)
-        if wrong:
-            long.first = wrong[0], long.answer.rows(wrong[:1])
-            long.only_when = shortest_wrong(trial, long.answer)
-            long.diagnosis = diagnosed(trial, long.answer, _told_apart(long, wrong), wrong[0])
-        else:
-            long.drift = drifting(long.answer)
+        with threadpool_limits(1, user_api="blas"):  # a few rows are too little work for several threads
+            long.screen = screen(long.answer, advance)
+            _look_closely(long, long.answer, long.screen)
+            _explain(long, long.answer, trial)
     except CandidateError as error:
         long.refused = error
     except KeyboardInterrupt:
         pass  # what is known so far is the answer
     return long
+
+
+def _explain(long: LongSequence, answer: Answer, trial: Trial) -> None:
+    """Nothing; looks for the rule and the fault."""
+    wrong = sorted(query for query, is_wrong in long.looked_at.items() if is_wrong)
+    if not wrong:
+        long.drift = drifting(answer)
+        return
+    long.first = wrong[0], answer.rows(wrong[:1])
+    long.only_when = shortest_wrong(trial, answer)
+    long.diagnosis = diagnosed(trial, answer, _told_apart(long, wrong), wrong[0])
 
 
 def _look_closely(long: LongSequence, answer: Answer, found: Screen) -> None:

@@ -16,7 +16,7 @@ from qkv.comparison import DRAWS, Bools, Floats, as_rows, rounded_run
 from qkv.long_sequence.answer import Answer
 from qkv.oracle.streaming import contexts
 
-DIRECTIONS = 16
+DIRECTIONS = 8
 """Directions that rows are compared in. Fewer would miss errors by chance, more would cost as much as all channels."""
 
 NEAR = 4.0
