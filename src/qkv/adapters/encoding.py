@@ -69,7 +69,7 @@ def encode(message: Any) -> bytes:
     value = _pack(message, arrays, {})
     table = [[array.dtype.name, list(array.shape)] for array in arrays]
     text = dumps([value, table]).encode()
-    body = b"".join([_HEADER.pack(len(text)), text, *(array.tobytes() for array in arrays)])
+    body = b"".join([_HEADER.pack(len(text)), text, *(np.ascontiguousarray(array).data for array in arrays)])
     if len(body) > LARGEST_MESSAGE:
         raise CandidateError(f"{len(body) / 2**30:.1f} GiB of arrays are more than can be passed at once")
     return body
@@ -149,7 +149,7 @@ def _pack_array(array: Array, arrays: list[Array], seen: dict[int, int]) -> int:
 
 
 def _read_arrays(body: bytes, start: int, table: list[Any]) -> list[Array]:
-    arrays = []
+    arrays, view = [], memoryview(body)  # slices of it are no copies
     for name, shape in table:
         dtype = _DTYPES[name]
         if not all(type(size) is int and size >= 0 for size in shape):
@@ -159,7 +159,7 @@ def _read_arrays(body: bytes, start: int, table: list[Any]) -> list[Array]:
         if end > len(body):
             raise ValueError("an array is cut short")
         # Order "C": a copy of its own, aligned, that may be written to.
-        arrays.append(np.frombuffer(body[start:end], dtype, count).reshape(shape).copy(order="C"))
+        arrays.append(np.frombuffer(view[start:end], dtype, count).reshape(shape).copy(order="C"))
         start = end
     if start != len(body):
         raise ValueError("bytes are left over")

@@ -101,11 +101,11 @@ def to_float64(value: Any) -> Array:
     """
     if is_tensor(value):
         value = _readable(value)
-    array = np.array(value)
+    array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise CandidateError(f"holds {'complex' if array.dtype.kind == 'c' else array.dtype.name} values",
                              hint="qkv compares real numbers")  # fmt: skip
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return np.array(array, dtype=np.float64 if array.dtype.kind == "f" else None)  # a copy, and no more than one
 
 
 def _readable(tensor: Any) -> Any:
@@ -120,8 +120,9 @@ def _readable(tensor: Any) -> Any:
         tensor = tensor.dequantize()
     if tensor.layout is not sys.modules["torch"].strided:
         tensor = tensor.to_dense()
-    tensor = tensor.detach().cpu()
-    return (tensor.double() if tensor.is_floating_point() else tensor).numpy()
+    tensor, torch = tensor.detach().cpu(), sys.modules["torch"]
+    known = tensor.dtype in (torch.float64, torch.float32, torch.float16) or not tensor.is_floating_point()
+    return (tensor if known else tensor.double()).numpy()  # NumPy has no bfloat16 or smaller
 
 
 def joined(path: str, name: Any) -> str:
