@@ -124,7 +124,7 @@ def frequencies(angles: Floats, distances: Floats, noise: float) -> Frequencies:
         radians.append(slope)
         starts.append(start)
     speeds = np.array(radians)
-    errors = np.full(len(speeds), 2 * noise / max(at[-1] - at[0], 1.0))
+    errors = np.maximum(2 * noise / max(at[-1] - at[0], 1.0), 1e-14 * np.abs(speeds))
     turn = 2 * np.pi / np.gcd.reduce(np.diff(at).astype(int))
     return Frequencies(speeds, errors, _offset(speeds, np.array(starts), noise), float(turn))
 
@@ -132,6 +132,12 @@ def frequencies(angles: Floats, distances: Floats, noise: float) -> Frequencies:
 def offset_at(known: Frequencies, angles: Floats, distance: float, noise: float) -> float:
     """Where the queries stand, from the angle of each pair at one distance, the frequencies being known."""
     return _offset(known.radians, angles - known.radians * distance, noise)
+
+
+def stands_at(known: Frequencies, angles: Floats, distance: float, offset: int, noise: float) -> bool:
+    """Whether a query at this offset has these angles to a key at one distance."""
+    off = _wrapped(angles - known.radians * (distance - offset))
+    return bool((np.abs(off) <= 64 * noise * max(1.0, abs(distance)) + 1e-9).all())
 
 
 def _slope(at: Floats, line: Floats) -> float:

@@ -18,7 +18,7 @@ from qkv.identification.routing import Routing
 
 Channels = tuple[tuple[int, ...], ...]
 
-DRAWS = 40
+DRAWS = 160
 """Runs that are joined where weights are dropped at random: one that is dropped in half of them shows in the others."""
 
 
@@ -67,9 +67,11 @@ class WeightReader:
         most: Floats = seen.max(axis=0)
         alive = most > 0
         share = float(((seen == 0) & alive).sum() / (alive.sum() * DRAWS))
-        # Where nothing else takes weight, rows of kept weights sum to exactly 1 / (1 - p).
-        exact = 1 - 1 / float(most.sum(axis=-1).max())
-        probability = exact if abs(exact - share) < 0.05 else round(share, 2)
+        # Where nothing else takes weight, rows of kept weights sum to exactly 1 / (1 - p). People write two digits.
+        sums = most.sum(axis=-1)
+        exact, short = 1 - 1 / float(sums.max()), round(share, 2)
+        even = abs(float(sums.max() - sums.min())) < 1e-4
+        probability = exact if even and abs(exact - share) < 0.05 else short
         self.kept = 1 - probability
         # As many runs as leave no weight dropped in all of them, within one in 10^9.
         self._draws = max(2, math.ceil(math.log(1e-9) / math.log(max(probability, 1e-9))))

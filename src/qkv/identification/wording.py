@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from qkv.comparison import EPSILON
 from qkv.identification import constants
 from qkv.identification.biases import slopes_named
 from qkv.identification.found import Found
@@ -272,8 +273,10 @@ def undecided_of(found: Found) -> list[str]:
     said.extend(_changing_scale(found))
     if any(turned is None for turned in found.turnings) and not found.odd:
         said.append("scale and scores of heads whose queries see one key at most")
+    if found.frequencies is not None and EPSILON[found.precision] > 1e-6:
+        said.append("which slow pairs of channels rope turns too, and its base: the numbers are too coarse to tell")
     if found.frequencies is not None and found.rope is None:
-        said.append("the rule of the rotation: its frequencies are those of no rope that is known; per_head has them")
+        said.append("the rule of the rope: its frequencies are those of none that is known; per_head has them")
     if found.routing.leaks:
         said.append("why a sequence changes when another one of the batch does")
     return said

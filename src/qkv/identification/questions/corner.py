@@ -42,10 +42,18 @@ def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
         turned = rotation.turning(scores.forms(reader, grown, rng)[0], EPSILON[found.precision])
         if len(turned.pairs) != len(found.frequencies.radians):
             continue
-        distance = float(place.keys[0] - place.row)
-        offset = rotation.offset_at(found.frequencies, turned.angles[:, 0], distance, EPSILON[found.precision])
-        _settle(found, lengths, int(np.rint(offset)))
+        _settle(found, lengths, _position(found, turned, lengths, float(place.keys[0] - place.row)))
         return
+
+
+def _position(found: Found, turned: rotation.Turning, lengths: Lengths, distance: float) -> int:
+    """Where the first query stands: at one of the two corners if the angles allow it, else at the nearest place."""
+    assert found.frequencies is not None
+    noise = EPSILON[found.precision]
+    for offset in (lengths[1] - lengths[0], 0):
+        if rotation.stands_at(found.frequencies, turned.angles[:, 0], distance, offset, noise):
+            return offset
+    return int(np.rint(rotation.offset_at(found.frequencies, turned.angles[:, 0], distance, noise)))
 
 
 def _corner_from_biases(found: Found) -> None:
@@ -55,9 +63,22 @@ def _corner_from_biases(found: Found) -> None:
         seen = found.view.sights[lengths]
         for offset in (lengths[1] - lengths[0], 0):
             read = biases_of(seen.even[head], seen.allowed[head], noise, offset)
-            if read.kind == found.biases[head].kind and _same_bias(read, found.biases[head]):
+            same = read.kind == found.biases[head].kind and _same_bias(read, found.biases[head])
+            if same and _same_sink(found, read, head, lengths, offset):
                 _settle(found, lengths, offset)
                 return
+
+
+def _same_sink(found: Found, bias: Biases, head: int, lengths: Lengths, offset: int) -> bool:
+    """Whether a sink, where there is one, takes the weight that it would: it sees what a whole row is raised by."""
+    if found.sinks is None:
+        return True
+    seen = found.view.sights[lengths]
+    at = np.arange(lengths[0]) + offset
+    added = bias.added(np.arange(lengths[1])[None, :] - at[:, None])
+    shares = np.where(seen.allowed[head], np.exp(added), 0.0).sum(axis=-1)
+    sums = shares / (shares + np.exp(found.sinks[0][head]))
+    return bool(np.allclose(sums, seen.even[head].sum(axis=-1), rtol=1e-4))
 
 
 def _same_bias(one: Biases, other: Biases) -> bool:

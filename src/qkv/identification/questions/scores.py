@@ -9,6 +9,7 @@ import numpy as np
 
 from qkv.comparison import EPSILON
 from qkv.identification import rotation, scores
+from qkv.identification.box import Floats
 from qkv.identification.found import Found
 from qkv.identification.precision import coarser
 from qkv.identification.visibility import Lengths
@@ -74,25 +75,37 @@ def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Ge
 
 
 def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: np.random.Generator) -> None:
-    """The rope of the first head of a place, from all keys of its row, and from more rows where these are few."""
-    turned = found.turnings[place.heads[0]]
-    if turned is None or not turned.pairs:
-        return
+    """The rope of the first head of a place, from all keys of its row, and from other places where these are few."""
     noise = EPSILON[found.precision]
-    angles = dict(zip((key - place.row for key in place.keys), turned.angles.T, strict=True))
-    allowed = found.allowed(place.lengths)[place.heads[0]]
-    rows = np.flatnonzero(allowed[:, place.reference] & allowed[:, place.keys[0]])
-    for row in rows[[-1 - step for step in MORE_ROWS if step < len(rows)]] if len(angles) < 2 else ():
-        other = replace(place, row=int(row), keys=place.keys[:1])
+    read = {place: found.turnings[place.heads[0]]}
+    for other in _other_places(found, place) if len(place.keys) < 2 else ():
         forms = scores.forms(scores.ScoreReader(found.reader, other, found.precision), grown, rng)
-        again = rotation.turning(forms[0], noise)
-        if again.pairs == turned.pairs:
-            angles[place.keys[0] - int(row)] = again.angles[:, 0]
-    if len(angles) < 2:
+        read[other] = rotation.turning(forms[0], noise)
+    pairs = next((turned.pairs for turned in read.values() if turned is not None and turned.pairs), ())
+    angles: dict[int, Floats] = {}
+    for where, turned in read.items():
+        if turned is not None and turned.pairs in (pairs, ()):
+            # Where nothing turns, query and key stand at the same place.
+            of_keys = turned.angles.T if turned.pairs else np.zeros((len(where.keys), len(pairs)))
+            angles |= dict(zip((key - where.row for key in where.keys), of_keys, strict=True))
+    if not pairs or len(angles) < 2:
         return
     distances = np.array(list(angles), dtype=float)
     found.frequencies = rotation.frequencies(np.stack(list(angles.values()), axis=1), distances, noise)
-    found.rope, found.rope_error = rotation.rope_of(found.frequencies, turned.pairs, found.box.sizes.head_dim, noise)
+    found.rope, found.rope_error = rotation.rope_of(found.frequencies, pairs, found.box.sizes.head_dim, noise)
+    for head in place.heads:
+        turned = found.turnings[head]
+        if turned is not None and not turned.pairs:
+            found.turnings[head] = replace(turned, pairs=pairs)
+
+
+def _other_places(found: Found, place: scores.Place) -> list[scores.Place]:
+    """More rows that see the same two keys, and the same row with the two keys in each other's role."""
+    (key,) = place.keys
+    allowed = found.allowed(place.lengths)[place.heads[0]]
+    rows = np.flatnonzero(allowed[:, place.reference] & allowed[:, key])
+    further = [replace(place, row=int(rows[-1 - step])) for step in MORE_ROWS if step < len(rows)]
+    return [replace(place, reference=key, keys=(place.reference,)), *further]
 
 
 def _note_what_is_strange(found: Found) -> None:
