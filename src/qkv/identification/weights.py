@@ -37,6 +37,12 @@ class WeightReader:
         self._refused: set[int] = set()
         self._draws = DRAWS
 
+    def of(self, box: Box, routing: Routing) -> WeightReader:
+        """A reader of the same box for other sizes, that knows what this one knows of dropout."""
+        other = WeightReader(box, routing)
+        other.kept, other._draws = self.kept, self._draws
+        return other
+
     def weights(self, query: Floats, key: Floats) -> Floats:
         """Its weights, ``(batch, head, query, key)``, in ``ceil(key_len / value_dim)`` calls or fewer.
 

@@ -15,7 +15,6 @@ from qkv.identification.found import Found
 from qkv.identification.questions.scores import lengths_for_scores
 from qkv.identification.routing import plain_routing
 from qkv.identification.visibility import sight
-from qkv.identification.weights import WeightReader
 
 WIDEST = 260
 """Channels of the widest heads that the scale is read at."""
@@ -44,8 +43,7 @@ def _scale_at(found: Found, sizes: Sizes, rng: np.random.Generator) -> float | N
     routing = found.routing
     if not routing.plain_channels:
         return None
-    reader = WeightReader(box, replace(routing, channels=plain_routing(sizes).channels))
-    reader.kept = found.reader.kept
+    reader = found.reader.of(box, replace(routing, channels=plain_routing(sizes).channels))
     try:
         allowed = sight(reader, (sizes.tokens, sizes.tokens), rng).allowed
         place = next(iter(scores.places(allowed)), None)
