@@ -13,9 +13,9 @@ from qkv.faults.fault import Fault, Variant
 from qkv.faults.masking import hidden_by
 from qkv.masks import SlidingWindow
 from qkv.oracle import Array, Run, StageFunction
+from qkv.oracle.blocks import Block
 from qkv.oracle.rounding import rounded
 from qkv.oracle.stages import allowed, bias, mask, position, scores
-from qkv.oracle.streaming import Block
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
