@@ -277,7 +277,9 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
     return trials[0], first or Diagnosis()
 
 
-SIZE_KINDS = frozenset({"fewer-queries", "long", "far", "one-sequence", "one-token", "value-dim", "strided"})
+SIZE_KINDS = frozenset(
+    {"fewer-queries", "long", "far", "one-sequence", "one-token", "value-dim", "strided", "other-width"}
+)
 """Kinds of probe that are ordinary but for their size."""
 
 
@@ -285,6 +287,8 @@ def _at_other_sizes(trial: Trial, diagnosis: Diagnosis, more: bool) -> tuple[Siz
     """What a function that is right, or wrong at some size only, gives at many; and the diagnosis of that."""
     wrong = {observation.probe.kind for observation in trial.observations if not observation.comparison.agrees}
     if not trial.reading.abilities.free_sizes or trial.broken is not None or not wrong <= SIZE_KINDS:
+        return None, diagnosis
+    if not any(observation.expected.judged.any() for observation in trial.observations):
         return None, diagnosis
     sweep = swept(trial, more=more)
     if sweep.wrong and diagnosis.best is None:

@@ -147,7 +147,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
     with np.errstate(all="ignore"):
-        for search in (_singles(screen), _scoped(screen, observations), _families(screen)):
+        for search in (_singles(screen), _scoped(screen, observations), _families(screen, _telling(screen, others))):
             found = _verified(search, screen, others)
             if found:
                 return _ranked(found)
@@ -232,18 +232,25 @@ def _verified(
 def _ranked(found: list[Explanation]) -> Diagnosis:
     closest = min(explanation.error for explanation in found)
     near = [explanation for explanation in found if explanation.error <= max(1e3 * closest, 1e-6)]
-    near.sort(key=lambda explanation: (explanation.rank, explanation.error))
+    near.sort(key=lambda explanation: explanation.rank)  # of one rank those tried first: their errors are rounding
     one_each = [next(group) for _, group in groupby(near, key=lambda explanation: explanation.ids)]
     return Diagnosis(one_each[0], tuple(one_each[1:]))
 
 
-def _families(screen: Observation) -> Iterator[tuple[Variant, ...]]:
-    run = screen.expected.run
+def _telling(screen: Observation, others: Sequence[Observation]) -> Observation:
+    """The probe that numbers are named by: one with heads of another width, since at one width 1/8 is many things."""
+    width = screen.expected.run.query.shape[-1]
+    return next((other for other in others if other.expected.run.query.shape[-1] != width), screen)
+
+
+def _families(screen: Observation, telling: Observation) -> Iterator[tuple[Variant, ...]]:
+    run, elsewhere = screen.expected.run, telling.expected.run.inputs
     for fault in CATALOGUE.values():
         for family in () if fault.absent(run.spec, run.inputs) else fault.families:
             value = estimate(family, screen)
             if value is not None and abs(value) > SMALLEST and family.accepts(value):
-                yield (Variant(fault, family.replacements(value), family.note(run.spec, run.inputs, value)),)
+                here, there = (family.note(run.spec, inputs, value) for inputs in (run.inputs, elsewhere))
+                yield (Variant(fault, family.replacements(value), here if " = " not in here else there),)
         if fault.further is not None and not fault.absent(run.spec, run.inputs):
             yield from ((Variant(fault, way, note),) for note, way in fault.further(run))
 

@@ -31,6 +31,7 @@ class Abilities:
             ``kept`` by itself; empty where nothing speaks of one.
         free_sizes: whether heads and channels may be chosen for each call.
         free_heads: whether heads may be more than one where the sizes are free.
+        free_width: whether nobody said how wide heads are.
     """
 
     num_heads: int
@@ -47,6 +48,7 @@ class Abilities:
     cached: Literal["", "handed", "kept"] = ""
     free_sizes: bool = False
     free_heads: bool = False
+    free_width: bool = False
 
     @property
     def from_tokens(self) -> bool:

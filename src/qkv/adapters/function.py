@@ -38,6 +38,7 @@ class FunctionReading:
         padding_form: how padding is written for it.
         doubts: what may be read wrongly.
         caching: what is known of its cache.
+        free_width: whether nobody said how wide heads are.
     """
 
     caller: Caller
@@ -49,6 +50,7 @@ class FunctionReading:
     padding_form: MaskForm = field(default_factory=MaskForm)
     doubts: Sequence[Doubt] = ()
     caching: Caching = field(default_factory=Caching)
+    free_width: bool = False
 
     @property
     def abilities(self) -> Abilities:
@@ -66,6 +68,7 @@ class FunctionReading:
             cached=self.caching.how,
             free_sizes=True,
             free_heads=self.layout not in HEADLESS,
+            free_width=self.free_width,
         )
 
     @property
@@ -138,6 +141,7 @@ def function_readings(
     mask_meaning: MaskMeaning | None,
     extra: dict[str, Any],
     heads_said: bool,
+    width_said: bool = True,
 ) -> Iterator[FunctionReading]:
     """Every way of reading the function, the likeliest first. Without ``heads_said`` it may have no axis for heads."""
     signature = qkv_signature(facts, extra)
@@ -152,7 +156,9 @@ def function_readings(
         for form in mask_forms(signature, mask_meaning, source_meaning(facts.source, signature)):
             if _broadcasts(form, said):
                 for padding in padding_forms(signature, mask_meaning):
-                    yield FunctionReading(caller, facts, own, signature, said, form, padding, caching=caching)
+                    yield FunctionReading(
+                        caller, facts, own, signature, said, form, padding, caching=caching, free_width=not width_said
+                    )
 
 
 def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:

@@ -121,6 +121,7 @@ def readings(
             mask_meaning=said.mask_meaning,
             extra=extra,
             heads_said="num_heads" in stated,
+            width_said="head_dim" in stated,
         )
     elif kind == "function of x and weights":
         for square in (False, True):

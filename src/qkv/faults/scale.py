@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from qkv.errors import ShapeError
 from qkv.faults.as_if import unless
-from qkv.faults.constants import named, scale_names
+from qkv.faults.constants import PLAIN_NUMBERS, named, scale_names
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import SEVERAL_HEADS
 from qkv.oracle import Inputs, Replacements, Run
@@ -203,6 +203,11 @@ def _scale_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     return f"the scale is {named(value, scale_names(spec, inputs))}"
 
 
+def _factor_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
+    roots = {"sqrt(2)": 2.0**0.5, "1/sqrt(2)": 0.5**0.5}
+    return f"the scale is the right one times {named(value, {**PLAIN_NUMBERS, **roots})}"
+
+
 @fault(
     "scale-other-constant",
     Stage.SCALE,
@@ -218,7 +223,12 @@ def _scale_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
             lambda factor: _scaled(lambda run: factor),
             (0.3, 0.1, 1.0, 0.03, 3.0, 0.01, 10.0, 0.001, 100.0, -0.1, -1.0, -0.01, -10.0, -0.001, -100.0),
             _scale_note,
-        )
+        ),
+        Family(
+            lambda factor: _scaled(lambda run: factor * _right(run)),
+            (0.5, 2.0, 0.1, 10.0, 0.01, 100.0, -0.5, -2.0, -10.0),
+            _factor_note,
+        ),
     ],
     commonness=2,
 )

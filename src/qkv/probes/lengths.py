@@ -26,6 +26,16 @@ def ordinary(setting: Setting) -> Iterator[Probe]:
 
 
 @probe
+def other_width(setting: Setting) -> Iterator[Probe]:
+    """Heads half as wide again, where nobody said how wide they are: the scale of one width is not that of another."""
+    rope = setting.spec.rope
+    if setting.abilities.free_width and (rope is None or rope.dims is None):
+        width = 3 * setting.abilities.head_dim // 2
+        inputs = setting.inputs("other-width", queries=setting.tokens(5), head_dim=width, value_dim=width)
+        yield Probe("other-width", "numbers that stand for head_dim", inputs, optional=True)
+
+
+@probe
 def fewer_queries(setting: Setting) -> Iterator[Probe]:
     """Decoding with a cache, or cross attention: where the causal corner and the query's position show."""
     if not setting.abilities.free_lengths:

@@ -60,7 +60,7 @@ class Setting:
 
     def inputs(
         self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0,
-        value_dim: int | None = None, **extra: Any,
+        head_dim: int | None = None, value_dim: int | None = None, **extra: Any,
     ) -> Inputs:  # fmt: skip
         """Random inputs of these sizes. ``gain`` multiplies the scores; ``extra`` are further fields of Inputs."""
         able = self.abilities
@@ -77,9 +77,10 @@ class Setting:
             if keys != queries or "source" in able.takes:
                 extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
             return Inputs(x=x, parameters=able.parameters, **extra)
+        width = head_dim or able.head_dim
         return Inputs(
-            query=gain * rng.normal(size=(batch, able.num_heads, queries, able.head_dim)),
-            key=rng.normal(size=(batch, able.num_kv_heads, keys, able.head_dim)),
+            query=gain * rng.normal(size=(batch, able.num_heads, queries, width)),
+            key=rng.normal(size=(batch, able.num_kv_heads, keys, width)),
             value=rng.normal(size=(batch, able.num_kv_heads, keys, value_dim or able.value_dim)),
             **extra,
         )
