@@ -30,12 +30,13 @@ def spec_of(config: ModelConfig, **fields: Any) -> AttentionSpec:
 def head_dim_of(config: ModelConfig) -> int:
     """Channels of a head: as the file says, else an equal share of the token's."""
     heads, width = config.need("num_attention_heads"), config.need("hidden_size")
-    given = config.whole("head_dim")
-    if given is None and width % heads:
+    if config.whole("head_dim") is not None:
+        return config.need("head_dim")
+    if width % heads:
         raise SpecError(
             f"hidden_size {width} is no multiple of num_attention_heads {heads}, and head_dim is not given; give it"
         )
-    return width // heads if given is None else given
+    return width // heads
 
 
 def causal(window: int | None = None) -> Mask:
