@@ -144,7 +144,7 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
     if request.tensors and not is_dump(request.target):
         raise SpecError(f"tensors are named for a dump, and {request.target} is none. Leave --tensor out")
     if is_dump(request.target):
-        return judge_dump(_of_dump(request))
+        return judge_dump(of_dump(request, "check"))
     if host is None:
         host = request.host()
     try:
@@ -165,10 +165,11 @@ def judge_pair(request: Request, other: str) -> Report:
                 f"{target} is no dump, and two files are compared where both are: .safetensors, .npz, .pt, or a folder "
                 f"of .npy files. To judge one attention: qkv check {request.target}"
             )
-    return judge_dumps(_of_dump(request), other)
+    return judge_dumps(of_dump(request, "check"), other)
 
 
-def _of_dump(request: Request) -> DumpRequest:
+def of_dump(request: Request, verb: str) -> DumpRequest:
+    """The same request as one of a dump, asked by a command."""
     said = request.conventions
     return DumpRequest(
         str(request.target),
@@ -179,7 +180,7 @@ def _of_dump(request: Request) -> DumpRequest:
         said.mask_meaning,
         request.time_limit,
         request.memory_limit,
-        request.command("check"),
+        request.command(verb),
     )
 
 

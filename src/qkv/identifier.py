@@ -15,6 +15,7 @@ from qkv.adapters.layouts import from_layout
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions
 from qkv.adapters.values import to_float64
+from qkv.debugger import of_dump
 from qkv.dumps.identity import identify_dump
 from qkv.errors import CandidateError
 from qkv.findings import words_of
@@ -98,7 +99,7 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
     """
     if is_dump(request.target):
-        return _of_dump(request)
+        return identify_dump(of_dump(request, "identify"))
     if host is None:
         host = request.host()
     words, repeat = CandidateWords(name=request.name, file=request.file), request.command("identify")
@@ -110,20 +111,6 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
     finally:
         host.close()
-
-
-def _of_dump(request: Request) -> Identity:
-    said = request.conventions
-    return identify_dump(
-        str(request.target),
-        request.given,
-        request.tensors,
-        said.layout,
-        said.mask_meaning,
-        time_limit=request.time_limit,
-        memory_limit=request.memory_limit,
-        repeat=request.command("identify"),
-    )
 
 
 HEADS = ("num_heads", "num_kv_heads")

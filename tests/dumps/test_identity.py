@@ -10,6 +10,7 @@ import pytest
 
 from dumped import SPEC, run_of, tensors_of, write
 from qkv.dumps.identity import identify_dump
+from qkv.dumps.judging import DumpRequest
 from qkv.oracle import run_stages
 from qkv.spec import AttentionSpec, spec_from_mapping
 
@@ -37,7 +38,7 @@ DRAWN = [{**mask, **scores} for mask in MASKS for scores in SCORES][:40]
 def identified(tmp_path: Path, fields: dict[str, Any], **sizes: Any) -> tuple[AttentionSpec, Any]:
     spec = spec_from_mapping({"num_heads": 4, "num_kv_heads": 2, "head_dim": 6, "value_dim": 10, **fields})
     path = write(tmp_path / "dump.safetensors", tensors_of(run_of(spec, **sizes), dtype=sizes.get("dtype", "float32")))
-    return spec, identify_dump(str(path))
+    return spec, identify_dump(DumpRequest(str(path)))
 
 
 @pytest.mark.parametrize("fields", DRAWN, ids=str)
@@ -96,7 +97,7 @@ def test_a_fault_where_no_spec_fits(tmp_path: Path) -> None:
     tiled = run.inputs.but(key=np.tile(run.inputs.key, (1, 3, 1, 1)), value=np.tile(run.inputs.value, (1, 3, 1, 1)))
     tensors = tensors_of(run)
     tensors["out"] = tensors_of(run_stages(SPEC.but(num_kv_heads=6, out_proj=False), tiled))["out"]
-    found = identify_dump(str(write(tmp_path / "dump.npz", tensors)))
+    found = identify_dump(DumpRequest(str(write(tmp_path / "dump.npz", tensors))))
     assert (found.known, found.exit_code) == (False, 3)
     assert "kv-heads-tiled" in found.readings[0]
 
@@ -104,11 +105,11 @@ def test_a_fault_where_no_spec_fits(tmp_path: Path) -> None:
 def test_nothing_fits(tmp_path: Path) -> None:
     tensors = tensors_of(run_of())
     tensors["out"] = np.random.default_rng(1).normal(size=tensors["out"].shape)
-    found = identify_dump(str(write(tmp_path / "dump.npz", tensors)))
+    found = identify_dump(DumpRequest(str(write(tmp_path / "dump.npz", tensors))))
     assert (found.spec, found.exit_code) == (None, 4)
     assert "no spec that was tried gives its output; the nearest is off by" in found.why
 
 
 def test_a_dump_that_can_not_be_read(tmp_path: Path) -> None:
-    found = identify_dump(str(tmp_path / "missing.npz"))
+    found = identify_dump(DumpRequest(str(tmp_path / "missing.npz")))
     assert (found.exit_code, "no such file" in found.why) == (4, True)

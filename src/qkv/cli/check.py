@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
-import json
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -13,43 +10,25 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
 from qkv.cli.options import given_fields, in_flags, spec_options
-from qkv.cli.values import Memory, Seconds, json_option
 from qkv.errors import SpecError
-from qkv.vocabulary import DType, Layout, MaskMeaning
+from qkv.vocabulary import DType
 
 if TYPE_CHECKING:
     from qkv.report import Report
     from qkv.request import Request
-
-LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 
 
 @click.command("check")
 @click.argument("target", metavar="FILE.py[:NAME] | DUMP", required=False)
 @click.argument("other", metavar="[DUMP]", required=False)
 @spec_options
-@click.option("--layout", type=click.Choice(LAYOUTS), help="order of the candidate's axes")
-@click.option(
-    "--mask-argument", type=click.Choice(get_args(MaskMeaning)), help="what the entries of its mask argument mean"
-)
-@click.option("--init", metavar="JSON", help="arguments of its constructor")
-@click.option("--call", metavar="JSON", help="values for arguments of its call that qkv doesn't know")
-@click.option("--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight")
-@click.option(
-    "--tensor", "tensors", metavar="ROLE=NAME", multiple=True, help="what a dump's tensor is called: query=layers.3.q"
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the report")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number")
-@click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take")
-@click.option(
-    "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
-)
+@candidate_options
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
 @click.option("--length", type=click.IntRange(min=2), help="tokens of one long sequence to judge too: 8192")
 @click.option("--dtype", type=click.Choice(get_args(DType)), help="the precision to run the candidate in")
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
-@click.option("--verbose", "-v", is_flag=True, help="every probe, and every fault that could not be shown")
 def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Judge the attention in a file: right, or wrong and why.
 
@@ -115,20 +94,6 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
     )
 
 
-def conventions_from(options: Mapping[str, Any]) -> Any:
-    """What the options say of the candidate itself."""
-    from qkv.adapters.opening import Conventions
-
-    return Conventions(
-        layout=options["layout"],
-        mask_meaning=options["mask_argument"],
-        init=json_option(options["init"], "--init", '{"d_in": 48}'),
-        weights=_names(options["weights"]),
-        call=json_option(options["call"], "--call", '{"start_pos": 0}'),
-        seed=options["seed"],
-    )
-
-
 def text_of(report: Report, form: str, verbose: bool = False) -> str:
     """The report in the form asked for, as stdout can take it."""
     if form == "json":
@@ -140,13 +105,6 @@ def text_of(report: Report, form: str, verbose: bool = False) -> str:
     return report_text(report, terminal(), verbose=verbose)
 
 
-def encodable_json(text: str) -> str:
-    """JSON as stdout can take it: what this terminal or pipe can't encode JSON can say in another way."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    unsayable = r"[\ud800-\udfff]" if codecs.lookup(encoding).name == "utf-8" else r"[^\x00-\x7f]"
-    return re.sub(unsayable, lambda one: json.dumps(one[0])[1:-1], text) + "\n"
-
-
 def _failed(request: Request, error: Exception) -> Report:
     """The report that says that qkv itself has failed."""
     from qkv.cli.ending import own_failure
@@ -155,33 +113,3 @@ def _failed(request: Request, error: Exception) -> Report:
     file, _, name = str(request.target).rpartition(":") if ".py:" in str(request.target) else (request.target, "", "")
     why, hint = own_failure(error), "please report it, with the file that was judged"
     return Report(Verdict.FAILED, CandidateWords(name, file), why=why, hint=hint, repeat=request.repeat)
-
-
-def tensors_from(given: tuple[str, ...]) -> dict[str, str]:
-    """Names of a dump's tensors by role; a name alone is that of the layer.
-
-    Raises:
-        click.UsageError: a role or a name is empty, or a role is given twice.
-    """
-    named: dict[str, str] = {}
-    for text in given:
-        role, equals, name = text.partition("=")
-        role, name = (role, name) if equals else ("prefix", role)
-        if not role or not name:
-            raise click.UsageError(f"--tensor is {text!r}; write ROLE=NAME, as in --tensor query=layers.3.q")
-        if role in named:
-            raise click.UsageError(f"--tensor gives {role} twice: {named[role]} and {name}. Keep one of them")
-        named[role] = name
-    return named
-
-
-def _names(pairs: tuple[str, ...]) -> dict[str, str]:
-    named = {}
-    for pair in pairs:
-        projection, equals, name = pair.partition("=")
-        if not equals or not name:
-            raise click.UsageError(
-                f"--weights is {pair!r}; write PROJECTION=NAME, as in --weights q_proj=W_query.weight"
-            )
-        named[projection] = name
-    return named

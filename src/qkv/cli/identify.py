@@ -8,11 +8,9 @@ from typing import Any
 
 import click
 
-from qkv.cli.check import LAYOUTS, conventions_from, encodable_json, tensors_from
-from qkv.cli.values import Memory, Seconds
+from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
 from qkv.errors import SpecError
 from qkv.spec.field_table import LARGEST_SIZE
-from qkv.vocabulary import MaskMeaning
 
 SIZE = click.IntRange(min=1, max=LARGEST_SIZE)
 
@@ -23,19 +21,7 @@ SIZE = click.IntRange(min=1, max=LARGEST_SIZE)
 @click.option("--kv-heads", "num_kv_heads", type=SIZE, help="key/value heads")
 @click.option("--head-dim", type=SIZE, help="channels of one head's query and key")
 @click.option("--value-dim", type=SIZE, help="channels of one head's value")
-@click.option("--layout", type=click.Choice(LAYOUTS), help="order of the axes")
-@click.option("--mask-argument", type=click.Choice(MaskMeaning.__args__), help="what its mask argument means")  # type: ignore[attr-defined]
-@click.option("--init", metavar="JSON", help="arguments of its constructor")
-@click.option("--call", metavar="JSON", help="values for arguments of its call that qkv doesn't know")
-@click.option("--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight")
-@click.option(
-    "--tensor", "tensors", metavar="ROLE=NAME", multiple=True, help="what a dump's tensor is called: query=layers.3.q"
-)
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number")
-@click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take")
-@click.option("--memory-limit", type=Memory(), default="4G", help="what it may take: 500M or 4G; 0 for no limit")
-@click.option("--verbose", "-v", is_flag=True, help="every input that the answer was held against")
+@candidate_options
 def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Read from outside which attention a function or a dump computes: scale, mask, positions and all.
 

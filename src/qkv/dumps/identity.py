@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from qkv.oracle import Run
 from qkv.report import CandidateWords, ProbeResult
 from qkv.report.identity import Estimate, Identity
 from qkv.spec import AttentionSpec, describe
-from qkv.vocabulary import MaskMeaning
 
 MOST_RIVALS = 6
 MOST_READINGS = 6
@@ -30,43 +29,22 @@ NEAREST = 2
 """Specs that a fault is sought in where no spec gives the output."""
 
 
-def identify_dump(
-    path: str,
-    given: Mapping[str, Any] | None = None,
-    tensors: Mapping[str, str] | None = None,
-    layout: str | None = None,
-    mask_meaning: MaskMeaning | None = None,
-    *,
-    time_limit: float = 60.0,
-    memory_limit: int = 4 << 30,
-    repeat: str = "",
-) -> Identity:
+def identify_dump(request: DumpRequest) -> Identity:
     """Which attention a dump is of: the spec that gives its output, what it can't decide, and its rivals.
-
-    Args:
-        path: the file or folder.
-        given: fields of the spec that are known already.
-        tensors: names of tensors by role, where they are unusual.
-        layout: order of its axes; None to tell from the shapes.
-        mask_meaning: what its mask means; None for any.
-        time_limit: seconds that reading it may take, where another process does.
-        memory_limit: bytes that its tensors may take.
-        repeat: the command that asks the same again.
 
     Raises:
         SpecError: the fields contradict themselves, or a tensor is given in a role that there is not.
     """
-    words = CandidateWords(Path(path).name, path, kind="dump")
-    said = intention_from(given or {}, False)
-    request = DumpRequest(path, given or {}, False, tensors or {}, layout, mask_meaning, time_limit, memory_limit)
+    words = CandidateWords(Path(request.target).name, request.target, kind="dump")
+    said = intention_from(request.given, False)
     try:
         searches = [Search(reading, said) for reading in _readings(request, said)]
         words = replace(words, dtype=searches[0].reading.dtype)
         # A reading under which the output is no mixture of the values is none, where there is another.
         searches = [search for search in searches if search.sights] or searches
-        return replace(_found(searches), candidate=words, repeat=repeat)
+        return replace(_found(searches), candidate=words, repeat=request.repeat)
     except CandidateError as error:
-        return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
+        return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=request.repeat)
 
 
 def _readings(request: DumpRequest, said: Intention) -> list[DumpReading]:
