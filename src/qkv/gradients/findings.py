@@ -41,7 +41,10 @@ def wrong_report(base: Report, observations: Sequence[GradientObservation], diag
     """The report where a gradient is wrong: which, where first, and what gives these numbers."""
     failing = next(observation for observation in observations if not observation.agrees)
     first = next(comparison for comparison in failing.compared.values() if not comparison.agrees)
-    best = diagnosis.best or _by_watching(failing)
+    in_general = _by_watching(failing)
+    best = diagnosis.best or in_general
+    # Beside a particular fault stands what it is a kind of, for whoever knows the general name only.
+    others = [*diagnosis.alternatives, *([in_general] if best is not in_general else [])]
     place = as_place(first.first)
     title = f"gradient of {first.name}, {_row_in_words(first)}"
     return replace(
@@ -55,7 +58,7 @@ def wrong_report(base: Report, observations: Sequence[GradientObservation], diag
         spread=_spread(failing, first),
         wrong=_wrong_rows(first),
         faults=named_faults(best),
-        alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
+        alternatives=[fault for other in others for fault in named_faults(other)],
         strength=None,
         probes=[*base.probes, *probe_results(observations)],
     )  # fmt: skip
