@@ -239,8 +239,13 @@ def _ranked(found: list[Explanation]) -> Diagnosis:
 
 def _telling(screen: Observation, others: Sequence[Observation]) -> Observation:
     """The probe that numbers are named by: one with heads of another width, since at one width 1/8 is many things."""
-    width = screen.expected.run.query.shape[-1]
-    return next((other for other in others if other.expected.run.query.shape[-1] != width), screen)
+    width = _width(screen)
+    return next((other for other in others if _width(other) != width), screen)
+
+
+def _width(observation: Observation) -> int:
+    query = observation.expected.run.inputs.query
+    return 0 if query is None else int(query.shape[-1])
 
 
 def _families(screen: Observation, telling: Observation) -> Iterator[tuple[Variant, ...]]:
