@@ -119,7 +119,8 @@ HEADS = ("num_heads", "num_kv_heads")
 def _identity(host: Hosting, facts: Facts, request: Request, repeat: str) -> Identity:
     sizes_of = partial(_sizes, given=request.given)
     box, routing = opened(host, facts, sizes_of, request.conventions, np.random.default_rng(request.seed))
-    return identity_of(box, routing, words_of(box.facts, box.dtype), repeat, request.seed)
+    words = words_of(box.facts, box.dtype)
+    return identity_of(box, routing, words, repeat, request.seed, request.advance)
 
 
 def _sizes(facts: Facts, given: Mapping[str, Any]) -> Intention:

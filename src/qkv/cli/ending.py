@@ -31,6 +31,10 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
+class Interrupted(Stopped, KeyboardInterrupt):
+    """Ctrl-C: long work takes it as the end of its time, and answers with what is known so far."""
+
+
 def run() -> NoReturn:
     """Nothing; runs the command that the arguments of the process name, and ends the process.
 
@@ -45,6 +49,8 @@ def run() -> NoReturn:
     try:
         _print_anything()
         code = _run_command()
+        if received:  # what was known by then is the answer
+            code = 128 + received[0]
         if sys.stdout is not None:
             sys.stdout.flush()
         code = _stopped(received[0]) if received else code
@@ -89,7 +95,7 @@ def _listen() -> list[int]:
         received.append(number)
         if len(received) > 1:
             os._exit(128 + number)
-        raise Stopped(number)
+        raise Interrupted(number) if number == signal.SIGINT else Stopped(number)
 
     for name in _STOPPING:
         number = getattr(signal, name)

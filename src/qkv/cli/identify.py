@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -32,6 +33,7 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     if target is None or not target.strip():
         raise click.UsageError("which attention? qkv identify kernel.py:attention, or qkv identify dump.safetensors")
     from qkv.cli.ending import put
+    from qkv.cli.progress import progress_bar
     from qkv.identifier import name_it
     from qkv.request import Request
 
@@ -47,7 +49,8 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["identify"] else "",
     )
     try:
-        identity = name_it(request)
+        with progress_bar("questions") as advance:
+            identity = name_it(replace(request, advance=advance))
     except SpecError as error:
         raise click.UsageError(str(error)) from None
     put(_text(identity, form, verbose))

@@ -25,13 +25,27 @@ QUESTIONS: Mapping[str, Callable[[Found, np.random.Generator], None]] = {
 """What is asked, in order: later questions build on what earlier ones have found."""
 
 
-def examine(box: Box, routing: Routing, rng: np.random.Generator) -> Found:
-    """Everything that can be read off a box.
+def examine(
+    box: Box, routing: Routing, rng: np.random.Generator, advance: Callable[[float], None] = lambda share: None
+) -> Found:
+    """Everything that can be read off a box; interrupted, what has been read by then.
+
+    Args:
+        box: the box.
+        routing: where its heads lead.
+        rng: draws the inputs.
+        advance: is told the share of the work done since it was told last.
 
     Raises:
         CandidateError: it can't be called, or its values carry no code.
     """
     found = Found(box, WeightReader(box, routing), routing)
-    for ask in QUESTIONS.values():
-        ask(found, rng)
+    left = list(QUESTIONS)
+    try:
+        for name, ask in QUESTIONS.items():
+            ask(found, rng)
+            left.remove(name)
+            advance(1 / len(QUESTIONS))
+    except KeyboardInterrupt:
+        found.unasked = left
     return found

@@ -50,6 +50,7 @@ class Found:
         empty_row: what a row without keys gives; None where none was seen.
         odd: reasons why this is no softmax attention that a spec can say, in sentences.
         undecided: what could not be decided, in sentences.
+        unasked: what was not asked any more when the examination was interrupted.
     """
 
     box: Box
@@ -73,6 +74,13 @@ class Found:
     empty_row: EmptyRow | None = None
     odd: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
+    unasked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        heads = self.box.sizes.num_heads
+        self.rules = [None] * heads
+        self.biases = [Biases("none")] * heads
+        self.turnings = [None] * heads
 
     @property
     def one_rule(self) -> Rule | None:

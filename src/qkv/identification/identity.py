@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -24,13 +25,30 @@ from qkv.report import CandidateWords
 from qkv.report.identity import Identity
 
 
-def identity_of(box: Box, routing: Routing, words: CandidateWords, repeat: str, seed: int) -> Identity:
+def identity_of(
+    box: Box,
+    routing: Routing,
+    words: CandidateWords,
+    repeat: str,
+    seed: int,
+    advance: Callable[[float], None] = lambda share: None,
+) -> Identity:
     """Which attention the box computes.
 
     Raises:
         CandidateError: it can't be called, or its values carry no code.
     """
-    found = examine(box, routing, np.random.default_rng([seed, 1]))
+    found = examine(box, routing, np.random.default_rng([seed, 1]), advance)
+    if found.unasked:
+        return Identity(
+            words,
+            per_head=per_head(found),
+            estimates=estimates_of(found),
+            readings=[*box.words, *readings_of(found)],
+            undecided=[f"not asked: {', '.join(found.unasked)}"],
+            why="it was interrupted before all questions were asked",
+            repeat=repeat,
+        )
     undecided = undecided_of(found)
     unread = Identity(words, per_head=per_head(found), readings=box.words, undecided=undecided, repeat=repeat)
     if found.odd and not any(found.turnings):

@@ -20,7 +20,7 @@ def ask(found: Found, rng: np.random.Generator) -> None:
         key = b"".join(seen.tobytes() for seen in sets.values())
         if key not in known:
             known[key] = rule_of(sets, view.square, shown)
-        found.rules.append(known[key])
+        found.rules[head] = known[key]
     if shown:
         found.offset, found.offset_shown = shown, True
     rule = found.one_rule

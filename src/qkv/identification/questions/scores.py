@@ -24,7 +24,6 @@ PATIENCE = 3.0
 def ask(found: Found, rng: np.random.Generator) -> None:
     """Nothing; enters what every set of heads that attend alike makes of query and key."""
     lengths = lengths_for_scores(found)
-    found.turnings = [None for _ in found.heads]
     for place in scores.places(found.allowed(lengths)):
         reader = scores.ScoreReader(found.reader, place, found.precision)
         grown = scores.growth(reader, rng)
