@@ -14,9 +14,9 @@ from qkv.errors import nearest
 @click.argument("name", metavar="[ID]", required=False)
 def command(name: str | None) -> None:
     """List the faults that are known, or explain one."""
-    from qkv.faults import CATALOGUE, GRADIENT_FAULTS
+    from qkv.faults import CATALOGUE, GRADIENT_FAULTS, LENGTH_FAULTS
 
-    known = {**CATALOGUE, **GRADIENT_FAULTS}
+    known = {**CATALOGUE, **LENGTH_FAULTS, **GRADIENT_FAULTS}
     if name is None:
         put("".join(f"{entry.id:32}{entry.stage:10}{entry.title}\n" for entry in known.values()))
         return

@@ -12,6 +12,7 @@ from qkv.faults.fault import (
     fault as fault,
 )
 from qkv.faults.gradient import GRADIENT_FAULTS as GRADIENT_FAULTS
+from qkv.faults.length import LENGTH_FAULTS as LENGTH_FAULTS
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

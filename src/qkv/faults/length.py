@@ -1,6 +1,6 @@
 """Faults that only length brings: room for so many tokens and no more, counters that begin again or count coarsely.
 
-They are no entries of the catalogue, which is tried on short inputs, but are tried on rows of a long run.
+They are a catalogue of their own: the other one is tried on short inputs, these are tried on rows of a long run.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from qkv.faults.as_if import unless
 from qkv.faults.fault import Fault, Variant
 from qkv.faults.masking import hidden_by
+from qkv.faults.memory import index_overflow
 from qkv.masks import SlidingWindow
 from qkv.oracle import Array, Run, StageFunction
 from qkv.oracle.blocks import Block
@@ -35,7 +36,7 @@ def ways_at(spec: AttentionSpec, limits: Sequence[int]) -> Iterator[Variant]:
             yield from _miscounted(POSITIONS_END, spec, note, counting)
         yield Variant(KEYS_END, {Stage.MASK: _only_keys_below(limit)}, f"only the first {limit} keys are seen")
         yield Variant(KEYS_END, {Stage.MASK: _only_nearest(limit)}, f"only the nearest {limit} keys are seen")
-        yield Variant(INDEX_WRAPS, {Stage.SCORES: _read_again(limit)}, f"key and value j are those of j % {limit}")
+        yield Variant(index_overflow, {Stage.SCORES: _read_again(limit)}, f"key and value j are those of j % {limit}")
 
 
 # --- positions --------------------------------------------------------------------------------------------------------
@@ -141,12 +142,6 @@ KEYS_END = Fault(
     "num_blocks = (key_len + block - 1) // block  # from the length, whatever it is",
     lambda spec: iter(()),
 )
-INDEX_WRAPS = Fault(
-    "index-overflow",
-    Stage.SCORES,
-    "an index begins again, and earlier tokens are read for later ones",
-    "An index of few bits, or one taken modulo the size of a buffer, comes back to 0. Keys and values past that point "
-    "are those of earlier tokens, so the rows that see them are wrong, and shorter sequences are right.",
-    "offset = row.to(torch.int64) * stride  # 64 bits",
-    lambda spec: iter(()),
-)
+
+LENGTH_FAULTS = {fault.id: fault for fault in (POSITIONS_END, POSITIONS_COARSE, KEYS_END)}
+"""These faults by their ids, but for the overflow of an index, which a short input can show too."""
