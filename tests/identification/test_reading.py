@@ -180,3 +180,42 @@ def test_a_number_that_no_size_moves_is_not_taken_for_a_formula() -> None:
 @pytest.mark.parametrize(("value", "error", "short"), [(29.9999999, 1e-6, 30.0), (0.123456, 1e-12, 0.123456)])
 def test_numbers_are_as_short_as_their_error_lets_them_be(value: float, error: float, short: float) -> None:
     assert rounded(value, error) == short
+
+
+def test_what_a_function_does_by_default_is_read() -> None:
+    def attention(query: Array, key: Array, value: Array, is_causal: bool = True, scale: float = 0.2) -> Array:
+        scores = scale * query @ np.swapaxes(key, -1, -2)
+        if is_causal:
+            scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        context: Array = shares / shares.sum(axis=-1, keepdims=True) @ value
+        return context
+
+    identity = qkv.identify(attention)
+    assert identity.known
+    assert identity.spec is not None
+    assert (identity.spec.mask, identity.spec.scale) == (Causal(), 0.2)
+
+
+def test_sinks_that_are_handed_over_are_read_back() -> None:
+    def attention(query: Array, key: Array, value: Array, sinks: Array) -> Array:
+        shares = np.exp(query @ np.swapaxes(key, -1, -2))
+        context: Array = shares / (shares.sum(axis=-1, keepdims=True) + np.exp(sinks)[:, None, None]) @ value
+        return context
+
+    identity = qkv.identify(attention, {"num_heads": 3})
+    assert identity.known
+    assert [head["sink"] for head in identity.per_head] == pytest.approx([-0.5, 0.0, 0.5])
+
+
+def test_hidden_keys_that_keep_a_score_are_hidden_all_the_same() -> None:
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        scores = np.where(np.tri(query.shape[-2], key.shape[-2], dtype=bool), query @ np.swapaxes(key, -1, -2), -25.0)
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        context: Array = shares / shares.sum(axis=-1, keepdims=True) @ value
+        return context
+
+    identity = qkv.identify(attention)
+    assert identity.spec is not None
+    assert identity.spec.mask == Causal()
+    assert any("hidden keys keep a score of -25" in reading for reading in identity.readings)

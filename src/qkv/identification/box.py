@@ -92,7 +92,9 @@ class FunctionBox:
 
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors (see `Box.context`)."""
-        outcome = self.reading.observe(Inputs(query=query, key=key, value=value), seed=seed)
+        # A function that is handed its sinks gets some of ours, and they are read back.
+        sinks = np.linspace(-0.5, 0.5, query.shape[1]) if self.reading.signature.has("sinks") else None
+        outcome = self.reading.observe(Inputs(query=query, key=key, value=value, sinks=sinks), seed=seed)
         self.dtype = outcome.dtype
         batch, heads, length, _ = query.shape
         return np.transpose(outcome.output.reshape(batch, length, heads, -1), (0, 2, 1, 3))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from qkv.adapters.calling import Caller
-from qkv.adapters.function import function_readings
+from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.module import TokensReading
 from qkv.adapters.opening import Conventions, as_built, fitting_constructions, kind_of, readings
@@ -90,7 +91,7 @@ def _boxes(host: Hosting, facts: Facts, sizes_of: Callable[[Facts], Intention], 
             continue
         for reading in readings(caller, ready, construction, meant.spec, said, meant.stated):
             if isinstance(reading, TokensReading) and reading.learned is not None:
-                yield module_box(reading)
+                yield module_box(at_its_defaults(reading))
 
 
 def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions) -> Iterator[Box]:
@@ -115,7 +116,7 @@ def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conv
             refused.append(error)
             continue
         for layout in dict.fromkeys(reading.layout for reading in readings):
-            reading = next(reading for reading in readings if reading.layout == layout)
+            reading = at_its_defaults(next(reading for reading in readings if reading.layout == layout))
             batched = reading.abilities.batched
             yield FunctionBox(
                 reading,
@@ -130,6 +131,19 @@ def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conv
             )
     if refused and len(refused) == sum(1 for _ in _sizes(given)):
         raise refused[0]
+
+
+TENSORS = frozenset({"x", "query", "key", "value", "source"})
+"""Roles of the arguments that are always given."""
+
+AnyReading = TypeVar("AnyReading", FunctionReading, TokensReading)
+
+
+def at_its_defaults(reading: AnyReading) -> AnyReading:
+    """The reading with every argument left out that may be: what a candidate does by default is what is read."""
+    roles = reading.signature.roles
+    needed = {role: argument for role, argument in roles.items() if role in TENSORS or argument.required}
+    return replace(reading, signature=replace(reading.signature, roles=needed))
 
 
 def _sizes(given: Mapping[str, Any]) -> Iterator[Sizes]:

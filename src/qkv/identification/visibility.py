@@ -25,12 +25,14 @@ class Sight:
         even: the weights of queries and keys of zeros, ``(head, query, key)``.
         settled: whether other queries and keys leave the same weights above zero.
         seconds: how long one reading of the weights took.
+        left: the score that hidden keys keep, where a weight is left for them; None where none is.
     """
 
     allowed: np.ndarray
     even: Floats
     settled: bool
     seconds: float = 0.0
+    left: float | None = None
 
 
 def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> Sight:
@@ -51,7 +53,27 @@ def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> S
     # Nothing but NaN for zeros: they are divided by their own length.
     usable = np.isfinite(even)
     allowed, seen = np.where(usable, allowed, seen & np.isfinite(drawn)), seen & np.isfinite(drawn)
-    return Sight(allowed, even, bool((allowed == seen).all()), seconds)
+    filled, left = _filled(even)
+    return Sight(allowed & ~filled, even, bool((allowed == seen).all()), seconds, left)
+
+
+GAP = 12.0
+"""A key whose score is so far below the next one's is hidden, though not by minus infinity."""
+
+
+def _filled(even: Floats) -> tuple[np.ndarray, float | None]:
+    """Which weights are those of keys that were hidden by one finite score, and that score; none as a rule.
+
+    Weights of zeros fall off step by step where a bias makes them; a fill leaves a gap, and one value below it.
+    """
+    with np.errstate(all="ignore"):
+        scores = np.log(even) - np.log(even.max(axis=-1, keepdims=True))
+    lowest = np.nanmin(np.where(np.isfinite(scores), scores, np.nan), axis=-1, keepdims=True, initial=0.0)
+    below = np.isfinite(scores) & (scores < lowest + 1e-3)
+    others = np.where(np.isfinite(scores) & ~below, scores, np.inf).min(axis=-1, keepdims=True)
+    gap = others - lowest
+    hidden = below & np.isfinite(gap) & (gap > GAP)
+    return hidden, float(-gap[np.isfinite(gap) & (gap > GAP)].min()) if hidden.any() else None
 
 
 @dataclass

@@ -237,6 +237,9 @@ def _positions(found: Found) -> list[str]:
 
 def _rows(found: Found) -> list[str]:
     said = []
+    left = next((seen.left for seen in found.view.sights.values() if seen.left is not None), None)
+    if left is not None:
+        said.append(f"hidden keys keep a score of {left:.4g}: a weight of {np.exp(left):.1g} is left for them")
     rule = found.one_rule
     if rule is not None and rule.documents is not None:
         lengths = np.bincount(rule.documents)
