@@ -191,6 +191,12 @@ def _sized(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], 
             f"k_proj gives {kv_width} channels, no number of heads of {head_dim} for {num_heads} query heads to share",
             hint="say which arrays are the projections: --weights k_proj=NAME",
         )
+    if "num_kv_heads" in stated and spec.kv_heads != kv_heads:
+        raise CandidateError(
+            f"k_proj gives {kv_width} channels, {kv_heads} key/value heads of {head_dim}, and the spec says "
+            f"num_kv_heads {spec.kv_heads}",
+            hint="say how it is built with that many: --init JSON, with its own name for them",
+        )
     value_dim = parameters.v_proj.weight.shape[0] // kv_heads
     return spec.but(
         num_heads=num_heads,
