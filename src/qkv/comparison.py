@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.oracle import Replacements, Run, StageFunction, resume, run_stages
+from qkv.oracle import Inputs, Replacements, Run, StageFunction, resume, run_stages
 from qkv.oracle.blocks import Block
 from qkv.oracle.rounding import rounded
 from qkv.oracle.stages import STAGES
@@ -137,6 +137,12 @@ def as_rows(output: Floats, num_heads: int) -> Floats:
     return output.reshape(batch, query, num_heads, width // num_heads)
 
 
+def as_seen(inputs: Inputs, dtype: str) -> Inputs:
+    """What is left of inputs that are handed over in ``dtype``: a candidate is held to the numbers that it saw."""
+    with np.errstate(all="ignore"):
+        return inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
+
+
 def expectation(run: Run, dtype: str, *, judge_empty_rows: bool = True, draws: int = DRAWS) -> Expectation:
     """What the oracle's finished run expects of a candidate that computes in ``dtype``.
 
@@ -214,8 +220,7 @@ def rounded_run(run: Run, dtype: str, replacements: Replacements, draw: int = 0)
         if isinstance(run, Block):  # made of inputs as the candidate saw them, rounded already
             made = {} if run.inputs.query is not None else {n: round_to(x, dtype) for n, x in run.begun.items()}
             return resume(run.but(spec=spec, **{**run.begun, **made}), stages, Stage.POSITION.order)
-        inputs = run.inputs.map(lambda array: round_to(array, dtype) if array.dtype.kind == "f" else array)
-        return run_stages(spec, inputs, stages)
+        return run_stages(spec, as_seen(run.inputs, dtype), stages)
 
 
 def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats], Floats]:

@@ -19,7 +19,7 @@ from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Array, Facts
 from qkv.adapters.pullback import Gradients, Memory
-from qkv.comparison import DRAWS, Expectation, expectation
+from qkv.comparison import DRAWS, Expectation, as_seen, expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
 from qkv.inference import Intention
@@ -138,16 +138,19 @@ class Trial:
         self.changed |= set(outcome.changed)
         self.printed = outcome.printed or self.printed
         self.dtype = outcome.dtype
-        return Observation(probe, self._expected(probe, outcome.dtype, draws), outcome.output)
+        return Observation(probe, self._expected(probe, outcome, draws), outcome.output)
 
-    def _expected(self, probe: Probe, dtype: str, draws: int) -> Expectation:
+    def _expected(self, probe: Probe, outcome: Outcome, draws: int) -> Expectation:
         """What the oracle says of a probe; computed once for all readings that are given the same inputs."""
         able = self.reading.abilities
-        asked = (self.reading.spec, probe.name, dtype, id(probe.inputs.parameters), able.batched, able.takes, draws)
+        precision = (outcome.dtype, outcome.given)
+        asked = (self.reading.spec, probe.name, precision, id(probe.inputs.parameters), able.batched, able.takes, draws)
         if asked not in self.known:
             with np.errstate(all="ignore"):
-                right = run_stages(self.reading.spec, probe.inputs)
-                self.known[asked] = expectation(right, dtype, judge_empty_rows=self.judge_empty_rows, draws=draws)
+                right = run_stages(self.reading.spec, as_seen(probe.inputs, outcome.given))
+                self.known[asked] = expectation(
+                    right, outcome.dtype, judge_empty_rows=self.judge_empty_rows, draws=draws
+                )
         return self.known[asked]
 
     @property

@@ -26,6 +26,7 @@ class Outcome:
         weights: ``(batch, head, query, key)`` where it returned them too.
         changed: arguments that it changed in place.
         printed: the end of what it printed.
+        given: the dtype that the inputs were handed over in.
     """
 
     output: Array
@@ -33,6 +34,7 @@ class Outcome:
     weights: Array | None = None
     changed: Sequence[str] = ()
     printed: str = ""
+    given: DType = "float64"
 
 
 @dataclass
@@ -94,7 +96,7 @@ def _speaks_of_dtype(error: CandidateError) -> bool:
 def outcome(reply: Reply, given: DType, output: Returned, weights: Array | None, changed: Sequence[str]) -> Outcome:
     """The outcome of a call whose output was found; a coarser output than input counts as the precision."""
     coarser = max(given, output.dtype, key=_coarseness)
-    return Outcome(output.array, coarser, weights, changed, reply.printed)  # type: ignore[arg-type]
+    return Outcome(output.array, coarser, weights, changed, reply.printed, given)  # type: ignore[arg-type]
 
 
 def _coarseness(dtype: str) -> int:
@@ -112,7 +114,7 @@ def found(reply: Reply, shaped: Callable[[Array], Array | None], expected: str) 
             continue
         output = shaped(returned.array)
         if output is not None:
-            return Returned(returned.path, output.astype(np.float64), returned.dtype)
+            return Returned(returned.path, output.astype(np.float64, copy=False), returned.dtype)
     kinds = {returned.dtype for returned in reply.returned if returned.array.dtype.kind != "f"}
     of = f" of {', '.join(sorted(kinds))}" if kinds else ""
     raise CandidateError(

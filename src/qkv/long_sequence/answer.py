@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from qkv.adapters.binding import NotApplicable
 from qkv.adapters.messages import DType
-from qkv.comparison import Floats, expectation, round_to
+from qkv.comparison import Floats, as_seen, expectation, round_to
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
-from qkv.oracle import resume
+from qkv.oracle import Inputs, resume
 from qkv.oracle.attention import NO_REPLACEMENTS
-from qkv.oracle.blocks import some_rows
+from qkv.oracle.blocks import ALL, Block, all_heads
 from qkv.probes import Probe
 from qkv.settling import Trial
 from qkv.spec import AttentionSpec
@@ -65,12 +66,15 @@ class Answer:
         """How many rows can be looked at together in little memory."""
         return max(MOST_SCORES // (self.spec.num_heads * self.length), 1)
 
+    @cached_property
+    def _heads(self) -> Block:
+        return all_heads(self.spec, self.probe.inputs)
+
     def rows(self, queries: Sequence[int]) -> Observation:
         """All heads of some queries, as the oracle computes them from all the keys; judged as every row is."""
         chosen = np.array(queries)
         with np.errstate(all="ignore"):
-            block = some_rows(self.spec, self.probe.inputs, 0, chosen)
-            run = resume(block, NO_REPLACEMENTS, Stage.POSITION.order)
+            run = resume(self._heads.cut(chosen, ALL), NO_REPLACEMENTS, Stage.POSITION.order)
             expected = expectation(run, self.dtype, judge_empty_rows=self.judge_empty_rows)
         return Observation(self.probe, expected, self.output[:, chosen])
 
@@ -94,9 +98,9 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
             f"it takes at most {most:,} tokens, and {length:,} were asked for",
             hint=f"build it for more with --init, or ask for less: --length {most}",
         )
-    caller = reading.caller  # type: ignore[attr-defined]  # every reading has one
+    caller = reading.caller  # type: ignore[attr-defined]  # every reading of something that can be called has one
     run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)
-    seen = trial.setting.inputs(name, batch=1, queries=length).map(lambda array: _as_seen(array, run_in))
+    seen = _inputs(trial, name, length, run_in)
     in_it = replace(reading, caller=replace(caller, dtype=run_in))  # type: ignore[type-var]  # every one is a dataclass
     try:
         outcome = in_it.observe(seen)
@@ -106,8 +110,11 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
     return Answer(reading.spec, probe, outcome.output, outcome.dtype, dtype, trial.judge_empty_rows)
 
 
-def _as_seen(array: Floats, dtype: str) -> Floats:
-    """What is left of an array in a precision, in as little memory as NumPy has for it."""
-    if array.dtype.kind != "f" or dtype == "float64":
-        return array
-    return round_to(array, dtype).astype(np.float32)
+def _inputs(trial: Trial, name: str, length: int, dtype: DType) -> Inputs:
+    """Random inputs as the candidate sees them in a precision. The large arrays, made here, are rounded in place."""
+    inputs = trial.setting.inputs(name, batch=1, queries=length)
+    for array in (inputs.query, inputs.key, inputs.value, inputs.x, inputs.source):
+        if array is not None:
+            array[...] = round_to(array, dtype)
+    rest = as_seen(Inputs(parameters=inputs.parameters, sinks=inputs.sinks), dtype)
+    return inputs.but(parameters=rest.parameters, sinks=rest.sinks)

@@ -36,7 +36,8 @@ class LongSequence:
         answer: what it gave.
         screen: every row, as far as it was compared.
         looked_at: rows that were looked at closely, and whether each is wrong in any head.
-        closely: these rows beside the oracle's.
+        error: the largest error of these rows.
+        allowed: the largest error that would count as rounding in one of them.
         first: an observation whose first row is the first wrong one, and that row's number; None where none is wrong.
         only_when: the rule for the lengths at which it is wrong; None where nothing is wrong or no rule was found.
         diagnosis: the fault.
@@ -48,7 +49,8 @@ class LongSequence:
     answer: Answer | None = None
     screen: Screen | None = None
     looked_at: dict[int, bool] = field(default_factory=dict)
-    closely: list[Observation] = field(default_factory=list)
+    error: float = 0.0
+    allowed: float = 0.0
     first: tuple[int, Observation] | None = None
     only_when: str | None = None
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
@@ -126,13 +128,14 @@ def _look_closely(long: LongSequence, answer: Answer, found: Screen) -> None:
     for queries in in_parts(list(dict.fromkeys((*chosen, *ends))), answer.rows_at_once):
         observation = answer.rows(queries)
         wrong = observation.comparison.wrong[0].any(axis=1)  # query
-        long.closely.append(observation)
+        long.error = max(long.error, observation.comparison.max_error)
+        long.allowed = max(long.allowed, float(observation.expected.tolerance.max()))
         long.looked_at |= {query: bool(is_wrong) for query, is_wrong in zip(queries, wrong, strict=True)}
 
 
 def _told_apart(long: LongSequence, wrong: Sequence[int]) -> list[Observation]:
-    """The rows that a fault has to reproduce, one at a time: the first wrong ones, the last, and right ones."""
+    """The rows that a fault has to reproduce: the first wrong ones and the last, and right ones."""
     assert long.answer is not None
     right = sorted(query for query, is_wrong in long.looked_at.items() if not is_wrong)
-    chosen = dict.fromkeys((*wrong[: KEPT - 1], *wrong[-1:], *right[-KEPT:]))
-    return [long.answer.rows([query]) for query in chosen]
+    groups = list(dict.fromkeys((*wrong[: KEPT - 1], *wrong[-1:]))), right[-KEPT:]
+    return [long.answer.rows(group) for group in groups if group]

@@ -54,11 +54,10 @@ def _probes(long: LongSequence) -> list[ProbeResult]:
     name, exposes = f"length {long.length}", "what only length brings"
     if long.answer is None:
         return [ProbeResult(name, exposes, None, None, None, long.refused.message if long.refused else "interrupted")]
-    if not long.closely:
+    if not long.looked_at:
         return [ProbeResult(name, exposes, None, None, None, "interrupted")]
-    error = max(observation.comparison.max_error for observation in long.closely)
-    allowed = max(float(observation.expected.tolerance.max()) for observation in long.closely)
-    return [ProbeResult(name, exposes, long.first is None, error, allowed, f"{long.rows_seen:,} rows")]
+    agrees = long.first is None and long.drift is None
+    return [ProbeResult(name, exposes, agrees, long.error, long.allowed, f"{long.rows_seen:,} rows")]
 
 
 def _wrong(report: Report, long: LongSequence) -> Report:

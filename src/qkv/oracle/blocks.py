@@ -42,11 +42,11 @@ class Block(Run):
         inputs = self.inputs
         if inputs.may_attend is not None or inputs.bias is not None:
             inputs = inputs.but(may_attend=cut(inputs.may_attend, queries, keys), bias=cut(inputs.bias, queries, keys))
+        parts = {"query": queries, "key": keys, "value": keys}
         return self.but(
             inputs=inputs,
-            query=self.query[:, :, queries, :],
-            key=self.key[:, :, keys, :],
-            value=self.value[:, :, keys, :],
+            **{name: getattr(self, name)[:, :, part, :] for name, part in parts.items()},
+            begun={name: array[:, :, parts[name], :] for name, array in self.begun.items()},
             at=Positions(*(cut(getattr(self.at, field.name), queries, keys) for field in _POSITIONS)),
         )
 
@@ -76,24 +76,17 @@ def each_head(spec: AttentionSpec, inputs: Inputs) -> Iterator[tuple[int, int, B
             yield batch, head, _one_head(run, at, batch, head)
 
 
-def some_rows(spec: AttentionSpec, inputs: Inputs, batch: int, queries: Any) -> Block:
-    """Some queries of all heads of one sequence with all its keys, in float64, before rope."""
+def all_heads(spec: AttentionSpec, inputs: Inputs) -> Block:
+    """All heads of a run as one block, in float64, before rope: whoever looks at a few rows closely cuts these out."""
     run = _in_heads(spec, inputs)
-    whole = slice(batch, batch + 1)
-    at = Positions(*(_share(getattr(run.positions(), field.name), batch, None) for field in _POSITIONS))
-    query, key, value = (_precise(run.xp, x[whole]) for x in (run.query[:, :, queries, :], run.key, run.value))
+    query, key, value = (_precise(run.xp, x) for x in (run.query, run.key, run.value))
     if inputs.query is not None:
         inputs = inputs.but(query=query, key=key, value=value)
-    inputs = inputs.but(
-        may_attend=cut(_share(inputs.may_attend, batch, None), queries, ALL),
-        bias=cut(_share(inputs.bias, batch, None), queries, ALL),
-    )
-    at = Positions(*(cut(getattr(at, field.name), queries, ALL) for field in _POSITIONS))
     inputs = inputs.map(lambda array: _precise(run.xp, array))
-    rows = Block(spec, inputs, query=query, key=key, value=value, at=at)
+    block = Block(spec, inputs, query=query, key=key, value=value, at=run.positions())
     if key.shape[1] < spec.num_heads:
-        rows = rows.but(key=stages.share_heads(rows, key), value=stages.share_heads(rows, value))
-    return rows.but(begun={"query": rows.query, "key": rows.key, "value": rows.value})
+        block = block.but(key=stages.share_heads(block, key), value=stages.share_heads(block, value))
+    return block.but(begun={"query": block.query, "key": block.key, "value": block.value})
 
 
 def _precise(xp: ModuleType, array: Array) -> Array:
@@ -128,11 +121,11 @@ def _one_head(run: Run, at: Positions, batch: int, head: int) -> Block:
     return Block(_spec_of(run.spec, head), alone, query=query, key=key, value=value, at=where)
 
 
-def _share(array: Array | None, batch: int, head: int | None) -> Array | None:
-    """One head's part, or all heads', of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
+def _share(array: Array | None, batch: int, head: int) -> Array | None:
+    """One head's part of an array that broadcasts to ``(batch, head, query, key)``, its axes kept."""
     if array is None or array.ndim < 3:
         return array
-    array = array if head is None or array.shape[-3] == 1 else array[..., head : head + 1, :, :]
+    array = array if array.shape[-3] == 1 else array[..., head : head + 1, :, :]
     return array if array.ndim < 4 or array.shape[0] == 1 else array[batch : batch + 1]
 
 
