@@ -61,6 +61,14 @@ PLAIN = {
         "d_model, n_heads, n_kv_heads",
         {"d_model": 48, "n_heads": 6, "n_kv_heads": 2},
     ),
+    "grouped, by gpt-fast": (
+        "dim, n_head, n_local_heads",
+        {"dim": 48, "n_head": 6, "n_local_heads": 2},
+    ),
+    "grouped, by one of several ranks": (
+        "dim, n_heads, n_local_heads, n_local_kv_heads",
+        {"dim": 48, "n_heads": 6, "n_local_heads": 6, "n_local_kv_heads": 2},
+    ),
     "grouped by size": ("d_model, n_heads, n_rep", {"d_model": 48, "n_heads": 6, "n_rep": 3}),
     "value apart": (
         "d_model, n_head, d_k, d_v, dropout=0.1",

@@ -7,11 +7,12 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import ModuleType
 from typing import Any
 
 from qkv.adapters.messages import Config
+from qkv.adapters.names import ROLES, role_of
 
 _ENDINGS = ("config", "cfg", "args", "arguments", "params", "hparams", "settings", "options")
 
@@ -98,11 +99,17 @@ def _instance(cls: type, values: Mapping[str, Any]) -> Any:
         if not needed <= set(values):
             return None
         known = {name: value for name, value in values.items() if open_ended or name in parameters}
-        return cls(**known)
+        return cls(**known | _meant_otherwise(parameters, values))
     made = cls()
     for name, value in values.items():
         setattr(made, name, value)
     return made
+
+
+def _meant_otherwise(fields: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of fields that have another role beside each other than alone."""
+    roles = {name: role for name in fields if (role := role_of(name, fields)) and role != role_of(name)}
+    return {name: values[ROLES[role][0]] for name, role in roles.items() if ROLES[role][0] in values}
 
 
 def _hugging_face(cls: type, values: Mapping[str, Any]) -> Any:

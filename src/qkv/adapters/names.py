@@ -8,7 +8,7 @@ A new spelling is one more word in one of the two tables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 
@@ -275,6 +275,9 @@ INCOMING: tuple[str, ...] = _words(
 KV_HEADS_OR_GROUP_SIZE: tuple[str, ...] = _words("num_kv_groups num_groups n_groups n_kv_groups kv_groups groups")
 """Names that are the number of key/value heads in some code, and how many queries share one in other code."""
 
+KV_HEADS_BESIDE_HEADS: tuple[str, ...] = _words("n_local_heads")
+"""Names of the query heads of one rank (Llama) that are the key/value heads beside ``n_head`` alone (gpt-fast)."""
+
 SIZES_OF_HEADS: Mapping[str, str] = MappingProxyType({"k": "head_dim", "v": "value_dim"})
 """Letters that are the sizes of one head where another argument is the embedding's."""
 
@@ -309,9 +312,18 @@ def bare(name: str) -> str:
     return name.lstrip("_*")
 
 
-def role_of(name: str) -> str | None:
-    """The role of a constructor's argument or of an attribute; None for a name that isn't in ``ROLES``."""
-    return _ROLE_OF.get(bare(name))
+def role_of(name: str, beside: Collection[str] = ()) -> str | None:
+    """The role of a constructor's argument or of an attribute; None for a name that isn't in ``ROLES``.
+
+    Args:
+        name: the name.
+        beside: the names that it stands with, itself included: arguments of one call, attributes of one object.
+    """
+    role = _ROLE_OF.get(bare(name))
+    if bare(name) in KV_HEADS_BESIDE_HEADS:
+        others = {_ROLE_OF.get(bare(other)) for other in beside if bare(other) != bare(name)}
+        return "num_kv_heads" if "num_heads" in others and "num_kv_heads" not in others else role
+    return role
 
 
 def call_role_of(name: str) -> str | None:

@@ -14,12 +14,18 @@ def attribute(facts: Facts, role: str, kind: Callable[[Any], Any]) -> tuple[str,
     """Name and value of the attribute with this role, the nearest to the candidate itself; None where it has none."""
     found = []
     for name, value in facts.attributes.items():
-        if role_of(name.rpartition(".")[2]) != role or value is None or isinstance(value, str):
+        if _role(name, facts) != role or value is None or isinstance(value, str):
             continue
         if isinstance(value, bool) != (kind is bool):
             continue
         found.append((name.count("."), name, kind(value)))
     return None if not found else min(found, key=lambda item: item[0])[1:]
+
+
+def _role(name: str, facts: Facts) -> str | None:
+    owner, _, own = name.rpartition(".")
+    splits = (other.rpartition(".") for other in facts.attributes)
+    return role_of(own, [other for of, _, other in splits if of == owner])
 
 
 def takes(facts: Facts, role: str) -> str | None:

@@ -28,7 +28,8 @@ class Request:
 
     def takes(self) -> dict[str, str]:
         """The role of each argument that has one. Beside a name that says "what comes in", ``embed_dim`` goes out."""
-        roles = {argument.name: role for argument in self.init if (role := role_of(argument.name))}
+        names = [argument.name for argument in self.init]
+        roles = {name: role for name in names if (role := role_of(name, names))}
         incoming = [name for name, role in roles.items() if role == "embed_dim" and bare(name) in INCOMING]
         if incoming:
             roles |= {name: "out_dim" for name, role in roles.items() if role == "embed_dim" and name not in incoming}
@@ -57,7 +58,7 @@ class Request:
             if is_config(name) and isinstance(value, Mapping):
                 flat |= value
         takes = self.takes()
-        return {role: value for name, value in flat.items() if (role := takes.get(name) or role_of(name))}
+        return {role: value for name, value in flat.items() if (role := takes.get(name) or role_of(name, flat))}
 
     @property
     def configs(self) -> list[Argument]:

@@ -35,10 +35,11 @@ class Known:
             spec = spec.but(num_heads=num_heads)
         told: dict[str, set[int]] = {}
         inside = "".join(f"{name}." for name in at)
+        beside = [name.removeprefix(inside) for name in facts.attributes]
         for name, value in facts.attributes.items():
             own = name.removeprefix(inside)
             # ``self.k`` is the size of a token in some code, of a head in other code.
-            role = None if bare(own) in SIZES_OF_HEADS else role_of(own)
+            role = None if bare(own) in SIZES_OF_HEADS else role_of(own, beside)
             if role and isinstance(value, int) and not isinstance(value, bool):
                 told.setdefault(role, set()).add(value)
         stated = {"embed_dim": spec.embed_dim, "head_dim": spec.head_dim}
