@@ -219,3 +219,19 @@ def test_hidden_keys_that_keep_a_score_are_hidden_all_the_same() -> None:
     assert identity.spec is not None
     assert identity.spec.mask == Causal()
     assert any("hidden keys keep a score of -25" in reading for reading in identity.readings)
+
+
+def test_interrupted_it_answers_with_what_it_knows() -> None:
+    calls: list[int] = []
+
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        calls.append(len(calls))
+        if len(calls) > 45:
+            raise KeyboardInterrupt
+        return weights_of(query, key) @ value
+
+    identity = qkv.identify(attention)
+    assert (identity.spec, identity.exit_code) == (None, 3)
+    assert identity.why == "it was interrupted before all questions were asked"
+    assert "empty rows" in identity.undecided[0]
+    assert [head["kv_head"] for head in identity.per_head] == list(range(6))
