@@ -222,11 +222,8 @@ def test_hidden_keys_that_keep_a_score_are_hidden_all_the_same() -> None:
 
 
 def test_interrupted_it_answers_with_what_it_knows() -> None:
-    calls: list[int] = []
-
     def attention(query: Array, key: Array, value: Array) -> Array:
-        calls.append(len(calls))
-        if len(calls) > 45:
+        if key.shape[-2] == 96:  # while it looks at which keys are visible in long inputs
             raise KeyboardInterrupt
         return weights_of(query, key) @ value
 
