@@ -26,7 +26,11 @@ EPSILON: Mapping[str, float] = {"float64": 2.0**-52, "float32": 2.0**-23, "float
 """Distance from 1 to the next number, by dtype."""
 
 MARGIN = 16.0
-"""How many times the rounding of a plain implementation a right one may be off. Measured in benchmarks/tolerance.py."""
+"""How many times the rounding of a plain implementation a right one may be off.
+
+Measured in benchmarks/tolerance.py: from 8 to 65,536 keys right ones reach 0.34 of the bar in float32, and 0.06 in
+bfloat16 and float16.
+"""
 
 DRAWS = 3
 """Roundings that the bar is drawn from: one alone may happen to be small in a row that is sensitive."""
