@@ -218,6 +218,8 @@ def _verified(
     """The explanations that reproduce every probe; where a fault can't be made, the candidate must be right."""
     found = []
     for variants in search:
+        if not any(_can_show(variants, observation) for observation in (screen, *others)):
+            continue
         errors = []
         for observation in (screen, *others):
             error = observation.reproduced_under(variants)
@@ -227,6 +229,11 @@ def _verified(
         else:
             found.append(Explanation(variants, max(errors)))
     return found
+
+
+def _can_show(variants: Sequence[Variant], observation: Observation) -> bool:
+    run = observation.expected.run
+    return not any(variant.fault.absent(run.spec, run.inputs) for variant in variants)
 
 
 def _ranked(found: list[Explanation]) -> Diagnosis:

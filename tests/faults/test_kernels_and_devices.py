@@ -192,6 +192,14 @@ def test_a_mask_that_is_changed_in_place_has_a_name_of_its_own() -> None:
     assert [named.id for named in report.faults] == ["mask-mutated"]
 
 
+def test_an_inverted_mask_hides_everything_where_it_should_hide_nothing() -> None:
+    def turned(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        return attend(query, key, value, ~mask).nan_to_num(0)
+
+    report = check(turned, {"num_heads": 2, "causal": False}, mask_argument="keep")
+    assert [named.id for named in report.faults] == ["mask-inverted"]
+
+
 def test_two_faults_of_the_mask_are_named_together() -> None:
     def both(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         i, j = seen_by(query, key)

@@ -506,6 +506,13 @@ def mask_rows() -> Iterator[Row]:
         lambda t: attend(t.a, (t.causal & (t.i - t.j < 4)) | (t.j <= 3), t.v),
     )
     yield "documents-leak", "", packed, documents, lambda t: attend(t.a, t.causal, t.v)
+    three = {**SQUARE, "document": np.array([[0, 0, 5, 5, 5, 5, 2, 2, 2, 2, 2], [3, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]])}
+    begins = torch.tensor([2, 1])[:, None, None], torch.tensor([6, 8])[:, None, None]
+    for note, begin in zip(("the last two count as one", "the first two count as one"), begins, strict=True):
+        yield (
+            "documents-leak", note, packed, three,
+            lambda t, begin=begin: attend(t.a, t.causal & ((t.j >= begin) == (t.i >= begin))[:, None], t.v),
+        )  # fmt: skip
     yield (
         "documents-leak",
         "late",

@@ -54,3 +54,7 @@ class Abilities:
     def from_tokens(self) -> bool:
         """Whether it is given x and projects itself."""
         return self.parameters is not None
+
+
+class NotApplicable(Exception):  # noqa: N818 - a signal, not an error
+    """A probe that can't be said through this candidate's arguments: it's left out, and nothing is held against it."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from qkv.adapters.abilities import Extra
+from qkv.adapters.abilities import Extra, NotApplicable as NotApplicable
 from qkv.adapters.messages import Argument
 from qkv.adapters.names import call_role_of
+from qkv.adapters.packing import boundaries, tokens_of_texts
 from qkv.errors import CandidateError
 from qkv.masks import Causal, Everything, Prefix, SlidingWindow
 from qkv.oracle import Inputs
@@ -108,6 +110,8 @@ class Signature:
             found |= {"mask", "padding", "documents"}
         if self.has("padding") or self.has("lengths"):
             found.add("padding")
+        if self.has("cu_seqlens"):
+            found.add("documents")
         for role in ("documents", "bias", "sinks"):
             if self.has(role):
                 found.add(role)
@@ -160,15 +164,21 @@ class Signature:
 
     def _value(self, argument: Argument, giver: Callable[[str], Any]) -> Any:
         if argument.name in self.extra:
-            return self.extra[argument.name]
+            value = self.extra[argument.name]
+            return np.array(value) if isinstance(value, list) and _ARRAY.search(argument.annotation) else value
         role = self.role_of(argument)
         return LEAVE if role is None else giver(role)
+
+
+_ARRAY = re.compile(r"Tensor|ndarray|Array")
+"""What stands in the annotation of an argument that a list of numbers is given to as an array."""
 
 
 def _unknown(argument: Argument) -> CandidateError:
     return CandidateError(
         f"the call needs an argument {argument.name!r}, and qkv doesn't know what to give for it",
-        hint=f"give it with --call '{{\"{argument.name}\": …}}', or give it a default",
+        hint=f"give it with --call '{{\"{argument.name}\": …}}', or give it a default; a list is handed over as an array "
+        "if the argument is annotated as one (torch.Tensor)",
     )
 
 
@@ -197,11 +207,18 @@ def extras(
             return np.full(inputs.batch, key_len) if signature.roles["lengths"].required else LEAVE
         return _right_padded_lengths(inputs.is_token)
 
+    def of_texts() -> tuple[Array, Array]:
+        return tokens_of_texts(spec, inputs, apart=signature.has("cu_seqlens_k"))
+
     givers: dict[str, Callable[[], Any]] = {
         "mask": masked,
         "padding": padded,
         "lengths": lengths,
         "documents": lambda: _documents(signature, inputs),
+        "cu_seqlens": lambda: boundaries(of_texts()[0]),
+        "cu_seqlens_k": lambda: boundaries(of_texts()[1]),
+        "max_seqlen": lambda: int(of_texts()[0].max()),
+        "max_seqlen_k": lambda: int(of_texts()[1].max()),
         "bias": lambda: _bias(signature, inputs),
         "prefix": lambda: _prefix(spec),
         "freqs_cis": lambda: _complex_table(spec, inputs),
@@ -338,10 +355,6 @@ def _tables(spec: AttentionSpec, inputs: Inputs) -> tuple[Array, Array]:
     angles = at[:, None] * np.array(spec.rope.frequencies(spec.head_dim))
     angles = np.concatenate([angles, angles], -1) if spec.rope.pairing == "halves" else np.repeat(angles, 2, -1)
     return np.cos(angles) * spec.rope.attention_factor, np.sin(angles) * spec.rope.attention_factor
-
-
-class NotApplicable(Exception):  # noqa: N818 - a signal, not an error
-    """A probe that can't be said through this candidate's arguments: it's left out, and nothing is held against it."""
 
 
 def mask_forms(signature: Signature, meaning: MaskMeaning | None, hint: MaskMeaning | None) -> Iterator[MaskForm]:

@@ -63,7 +63,7 @@ class FunctionReading:
             head_dim=head_dim,
             value_dim=spec.value_dim or head_dim,
             takes=self.signature.takes(),
-            batched=self.layout not in BATCHLESS,
+            batched=self.layout not in BATCHLESS and not self.signature.has("cu_seqlens"),
             free_lengths=not self.caching.required,
             cached=self.caching.how,
             free_sizes=True,
@@ -182,8 +182,11 @@ def _layouts(facts: Facts, spec: AttentionSpec, heads_said: bool) -> list[Layout
     annotations = " ".join(argument.annotation for argument in facts.call)
     said = layouts_said(f"{facts.doc}\n{annotations}\n{facts.source}")
     usual: list[Layout] = ["BHTD", "BTHD", "HTD", "THD", "BTD", "TD"]
-    if Signature.of(facts.call).has("lengths") or Signature.of(facts.call).has("padding"):
+    signature = Signature.of(facts.call)
+    if signature.has("lengths") or signature.has("padding"):
         usual = [layout for layout in usual if layout not in BATCHLESS]
+    if signature.has("cu_seqlens"):  # the order of those who pack
+        usual = ["THD", "HTD", "TD", "BTHD", "BHTD"]
     ordered = [*said, *(layout for layout in usual if layout not in said)]
     headless = spec.num_heads == 1 or not heads_said
     return [layout for layout in ordered if layout not in HEADLESS or headless or layout in said]

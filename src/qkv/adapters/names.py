@@ -112,7 +112,15 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     "key_lengths key_lens kv_lens input_lengths kv_seqlens actual_seq_lengths",
     documents="document_ids document_id doc_ids doc_id segment_ids segment_id seq_idx sequence_ids sequence_id "
     "seq_ids documents document docs segments",
-    cu_seqlens="cu_seqlens cu_seqlens_q cu_seqlens_k cu_lens cu_seq_lens offsets",
+    # Where each of the texts begins that are packed into one sequence: of the queries, or of both; of the keys.
+    cu_seqlens="cu_seqlens cu_seqlens_q cu_seqlens_query cu_seq_lens cu_seq_lens_q cu_lens cu_lens_q cu_q_lens "
+    "cu_query_lens cu_seq_len cu_seqlen cu_seqlen_q cu_q seqstart seqstart_q seq_offsets offsets q_offsets",
+    cu_seqlens_k="cu_seqlens_k cu_seqlens_kv cu_seqlens_key cu_seq_lens_k cu_seq_lens_kv cu_lens_k cu_lens_kv "
+    "cu_k_lens cu_kv_lens cu_key_lens cu_seqlen_k cu_seqlen_kv cu_k cu_kv seqstart_k seqstart_kv k_offsets kv_offsets",
+    max_seqlen="max_seqlen max_seqlen_q max_seq_len_q max_seqlen_query max_q_len max_query_len max_seqlen_in_batch "
+    "max_length_q max_len_q max_q",
+    max_seqlen_k="max_seqlen_k max_seqlen_kv max_seq_len_k max_seq_len_kv max_seqlen_key max_k_len max_kv_len "
+    "max_key_len max_length_k max_length_kv max_len_k max_len_kv max_k max_kv max_seqlen_in_batch_k",
     bias="bias attn_bias position_bias relative_bias score_bias attention_bias additive_bias rel_pos_bias "
     "pos_bias relative_position_bias rpb rel_bias att_bias",
     causal="causal is_causal use_causal_mask apply_causal_mask masked mask_future autoregressive use_mask",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import reduce
+from typing import Literal
 
 from qkv.errors import ShapeError
 from qkv.faults.as_if import as_if, unless, with_empty_rows
@@ -25,7 +26,7 @@ from qkv.faults.masking import (
 )
 from qkv.faults.needs import BIAS, DOCUMENTS, MASK
 from qkv.masks import And, Causal, Documents, Everything, Mask, Not, Or, Padding, Prefix
-from qkv.oracle import Array, Inputs, Replacements, Run
+from qkv.oracle import Array, Replacements, Run
 from qkv.oracle.stages import additive_bias, allowed, mask
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
@@ -93,6 +94,12 @@ def mask_inverted(spec: AttentionSpec) -> Ways:
     for part in PARTS:
         if part != "padding":
             yield from with_empty_rows(spec, inverted(part), in_words("", part))
+
+    def also_of_everything(run: Run) -> Run:
+        own = split(run, "whole")[0] if pieces(run) else run.positions().everywhere
+        return hidden_by(run, ~own)
+
+    yield from with_empty_rows(spec, {Stage.MASK: also_of_everything}, "so a mask that hides nothing hides every key")
 
 
 @fault(
@@ -227,28 +234,41 @@ def prefix_off_by_one(spec: AttentionSpec) -> Ways:
     commonness=2,
 )
 def documents_leak(spec: AttentionSpec) -> Ways:
-    """``A(i)`` without ``document[i] == document[j]``; or the border between two documents off by one token."""
+    """``A(i)`` without ``document[i] == document[j]``, for all or for two; or a border is off by one token."""
     if not spec.masks(Documents):
         return
-
-    def border(late: bool) -> Replacements:
-        def changed(run: Run) -> Run:
-            document = run.inputs.document
-            if document is None:
-                raise ShapeError("no documents are packed here")
-            ends = (document[:, :1], document[:, :-1]) if late else (document[:, 1:], document[:, -1:])
-            moved = run.xp.concat(ends, axis=1)
-
-            def seen(inputs: Inputs) -> Inputs:
-                return inputs.but(document=moved)
-
-            return as_if(mask, inputs=seen)(run)
-
-        return {Stage.MASK: changed}
-
     yield "", masked_as(without(spec.mask, Documents))
-    yield "each document starts one token late", border(late=True)
-    yield "each document starts one token early", border(late=False)
+    yield "each document starts one token late", _numbered(lambda run, x: run.xp.concat([x[:, :1], x[:, :-1]], axis=1))
+    yield "each document starts one token early", _numbered(lambda run, x: run.xp.concat([x[:, 1:], x[:, -1:]], axis=1))
+    for least, words in ((1, ""), (2, ", where there are more than two")):
+        yield f"the last two count as one{words}", _numbered(_joined("last", least))
+        yield f"the first two count as one{words}", _numbered(_joined("first", least))
+
+
+def _numbered(change: Callable[[Run, Array], Array]) -> Replacements:
+    """The mask with other numbers of documents, ``(batch, key)``."""
+
+    def changed(run: Run) -> Run:
+        document = run.inputs.document
+        if document is None:
+            raise ShapeError("no documents are packed here")
+        return as_if(mask, inputs=lambda inputs: inputs.but(document=change(run, document)))(run)
+
+    return {Stage.MASK: changed}
+
+
+def _joined(which: Literal["first", "last"], least: int) -> Callable[[Run, Array], Array]:
+    """The documents counted from 0, two of them as one; only where the last one has at least some number."""
+
+    def joined(run: Run, document: Array) -> Array:
+        xp = run.xp
+        begins = xp.astype(document[:, 1:] != document[:, :-1], xp.int64)
+        number = xp.cumulative_sum(begins, axis=1, include_initial=True)
+        last = xp.max(number, axis=1, keepdims=True)
+        second = last if which == "last" else xp.ones_like(last)
+        return xp.where((number == second) & (last >= least), second - 1, number)
+
+    return joined
 
 
 # --- how the parts are joined ---

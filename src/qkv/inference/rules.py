@@ -80,7 +80,7 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
     if size is None and window and window[1] > 0:
         size, more = window[1], f" within a window of {window[1]}, from {window[0]}"
     prefix = said.given.get("prefix", PREFIX if takes(facts, "prefix") else None)
-    documents = bool(said.given.get("documents") or takes(facts, "documents"))
+    documents = bool(said.given.get("documents") or takes(facts, "documents") or takes(facts, "cu_seqlens"))
     causal = _joined(Causal() & SlidingWindow(size) if size else Causal(), prefix, documents)
     evidence = causal_evidence(facts)
     if evidence:

@@ -25,14 +25,16 @@ def padding(setting: Setting) -> Iterator[Probe]:
 
 @probe
 def documents(setting: Setting) -> Iterator[Probe]:
-    """Documents of unequal lengths in one sequence."""
+    """Documents of unequal lengths in one sequence: two, three and five of them."""
     if not setting.spec.masks(Documents) or "documents" not in setting.abilities.takes:
         return
     tokens = setting.tokens(9)
-    rows = [np.repeat([0, 1], [4, tokens]), np.repeat([0, 1, 2], [2, 4, tokens])]
-    document = np.array([row[:tokens] for row in rows])[: 2 if setting.abilities.batched else 1]
-    inputs = setting.inputs("documents", queries=tokens, document=document)
-    yield Probe("documents", "texts that see each other", inputs, optional=True)
+    rows = [np.repeat(range(len(lengths) + 1), [*lengths, tokens])[:tokens] for lengths in ((4,), (2, 4), (1, 3, 1, 2))]
+    packed = [rows[:2], rows[2:]] if setting.abilities.batched else [[row] for row in rows]
+    for document in packed:
+        name = f"documents {', '.join(str(row[-1] + 1) for row in document)} in a sequence"
+        inputs = setting.inputs(name, queries=tokens, document=np.array(document))
+        yield Probe(name, "texts that see each other", inputs, optional=True)
 
 
 @probe
