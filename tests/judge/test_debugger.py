@@ -477,3 +477,25 @@ def test_check_is_the_packages_own() -> None:
     report = qkv.check(causal_attention)
     assert isinstance(report, Report)
     assert report.verdict is qkv.Verdict.RIGHT
+
+
+def fused_per_head(x: np.ndarray, w_qkv: np.ndarray, num_heads: int) -> np.ndarray:
+    batch, length, _ = x.shape
+    query, key, value = np.moveaxis((x @ w_qkv).reshape(batch, length, num_heads, 3, -1), 3, 0)
+    context = attend(*(part.swapaxes(1, 2) for part in (query, key, value)), scale=query.shape[-1] ** -0.5)
+    return context.swapaxes(1, 2).reshape(batch, length, -1)
+
+
+@pytest.mark.parametrize("given", [{}, {"num_heads": 4}, {"num_heads": 4, "causal": True}], ids=str)
+def test_fused_weights_may_be_kept_head_by_head(given: dict[str, Any]) -> None:
+    report = check(fused_per_head, given)
+    assert report.verdict == "right"
+    assert any("q, k and v of one head together" in line for line in report.assumptions)
+
+
+def test_sizes_alone_say_nothing_of_what_is_meant() -> None:
+    def strange(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return np.tanh(query @ key.swapaxes(-1, -2)) @ value
+
+    assert check(strange, {"num_heads": 3}).verdict == "undecided"
+    assert check(strange, {"num_heads": 3, "causal": True}).verdict == "wrong"

@@ -353,10 +353,15 @@ def weights_function_readings(
     extra: dict[str, Any],
     seed: int,
 ) -> Iterator[TokensReading]:
-    """Every way of reading a function of x and weights: weights as ``(in, out)`` or ``(out, in)``."""
+    """Every way of reading a function of x and weights: ``(in, out)`` or ``(out, in)``, fused in thirds or per head."""
     signature = Signature.of(facts.call, extra)
     parameters = drawn_parameters(spec, signature, np.random.default_rng([seed, 2]))
-    for words, turned in (("weights are (in, out): x @ w", True), ("weights are (out, in): x @ w.T", False)):
+    fused = signature.has("w_qkv") and 1 < spec.num_heads == spec.kv_heads
+    ways = product([False, True] if fused else [False], [True, False])
+    for per_head, turned in ways:
+        words = "weights are (in, out): x @ w" if turned else "weights are (out, in): x @ w.T"
+        if fused:
+            words += f", {'q, k and v of one head together' if per_head else 'in thirds q, k, v'}"
         reading = TokensReading(
             caller,
             facts,
@@ -364,7 +369,7 @@ def weights_function_readings(
             signature,
             parameters,
             words,
-            weights=handed_weights(signature, parameters, turned),
+            weights=handed_weights(signature, parameters, turned, spec.num_heads if per_head else 1),
             caching=Caching.of(signature, facts),
         )
         yield from _with_forms(reading, layout, mask_meaning)
@@ -390,15 +395,22 @@ def drawn_parameters(spec: AttentionSpec, signature: Signature, rng: np.random.G
     )
 
 
-def handed_weights(signature: Signature, parameters: Parameters, turned: bool) -> dict[str, Array]:
-    """The arrays to hand over by role."""
+def handed_weights(signature: Signature, parameters: Parameters, turned: bool, parts: int = 1) -> dict[str, Array]:
+    """The arrays to hand over by role.
+
+    Args:
+        signature: says which there are.
+        parameters: the projections.
+        turned: whether they are handed over as ``(in, out)``.
+        parts: into how many parts each of q, k and v is cut before they are stacked part by part: one for each head.
+    """
     projections = {
         "q": parameters.q_proj,
         "k": parameters.k_proj,
         "v": parameters.v_proj,
         "o": parameters.out_proj,
-        "qkv": _stacked([parameters.q_proj, parameters.k_proj, parameters.v_proj]),
-        "kv": _stacked([parameters.k_proj, parameters.v_proj]),
+        "qkv": _stacked([parameters.q_proj, parameters.k_proj, parameters.v_proj], parts),
+        "kv": _stacked([parameters.k_proj, parameters.v_proj], parts),
     }
     handed: dict[str, Array] = {}
     for name, projection in projections.items():
@@ -411,9 +423,12 @@ def handed_weights(signature: Signature, parameters: Parameters, turned: bool) -
     return handed
 
 
-def _stacked(projections: Sequence[Linear]) -> Linear:
-    biases = [projection.bias for projection in projections]
-    return Linear(
-        np.concatenate([projection.weight for projection in projections]),
-        None if any(bias is None for bias in biases) else np.concatenate(biases),  # type: ignore[arg-type]  # none is None
-    )
+def _stacked(projections: Sequence[Linear], parts: int) -> Linear:
+    """The projections in one: all of the first part of each, then all of the second, and so on."""
+
+    def stacked(arrays: Sequence[Array]) -> Array:
+        return np.concatenate([part for row in zip(*(np.split(a, parts) for a in arrays), strict=True) for part in row])
+
+    biases = [projection.bias for projection in projections if projection.bias is not None]
+    weight = stacked([projection.weight for projection in projections])
+    return Linear(weight, stacked(biases) if len(biases) == len(projections) else None)

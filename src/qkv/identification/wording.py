@@ -237,6 +237,8 @@ def _positions(found: Found) -> list[str]:
 
 def _rows(found: Found) -> list[str]:
     said = []
+    if found.offset_shown and found.offset == "bottom_right":
+        said.append("where queries are fewer than keys, the last query stands at the last key (bottom right)")
     left = next((seen.left for seen in found.view.sights.values() if seen.left is not None), None)
     if left is not None:
         said.append(f"hidden keys keep a score of {left:.4g}: a weight of {np.exp(left):.1g} is left for them")
