@@ -176,7 +176,12 @@ class Trial:
 
     @property
     def broken(self) -> tuple[Probe, CandidateError] | None:
-        """The first probe that any candidate should take, and that this one could not be called with."""
+        """The first probe that any candidate should take, and that this one could not be called with.
+
+        One that takes lengths of multiples only has said so, and refuses what it may.
+        """
+        if self.reading.abilities.step > 1:
+            return None
         return next(((probe, error) for probe, error in self.refused if not probe.optional), None)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -499,3 +500,21 @@ def test_sizes_alone_say_nothing_of_what_is_meant() -> None:
 
     assert check(strange, {"num_heads": 3}).verdict == "undecided"
     assert check(strange, {"num_heads": 3, "causal": True}).verdict == "wrong"
+
+
+def restricted(ahead: int) -> Callable[..., np.ndarray]:
+    def kernel(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+        if query.dtype != np.float32:
+            raise TypeError("float32 only")
+        if query.shape[-1] not in (64, 128) or query.shape[-2] % 32 or key.shape[-2] % 32:
+            raise ValueError("heads of 64 or 128 channels, lengths in multiples of 32")
+        return attend(query, key, value, ahead=ahead)
+
+    return kernel
+
+
+@pytest.mark.parametrize(("ahead", "verdict"), [(0, "right"), (1, "wrong")])
+def test_a_kernel_made_for_some_sizes_only_is_judged_at_those(ahead: int, verdict: str) -> None:
+    report = check(restricted(ahead), {"causal": True})
+    assert (report.verdict, [fault.id for fault in report.faults]) == (verdict, ["causal-one-ahead"][:ahead])
+    assert any("multiples of 32 only" in line for line in report.assumptions)

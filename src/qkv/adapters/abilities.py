@@ -32,6 +32,7 @@ class Abilities:
         free_sizes: whether heads and channels may be chosen for each call.
         free_heads: whether heads may be more than one where the sizes are free.
         free_width: whether nobody said how wide heads are.
+        step: what lengths must be a multiple of.
     """
 
     num_heads: int
@@ -49,6 +50,7 @@ class Abilities:
     free_sizes: bool = False
     free_heads: bool = False
     free_width: bool = False
+    step: int = 1
 
     @property
     def from_tokens(self) -> bool:

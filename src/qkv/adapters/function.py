@@ -39,6 +39,7 @@ class FunctionReading:
         doubts: what may be read wrongly.
         caching: what is known of its cache.
         free_width: whether nobody said how wide heads are.
+        step: what its lengths must be a multiple of.
     """
 
     caller: Caller
@@ -51,6 +52,7 @@ class FunctionReading:
     doubts: Sequence[Doubt] = ()
     caching: Caching = field(default_factory=Caching)
     free_width: bool = False
+    step: int = 1
 
     @property
     def abilities(self) -> Abilities:
@@ -69,12 +71,15 @@ class FunctionReading:
             free_sizes=True,
             free_heads=self.layout not in HEADLESS,
             free_width=self.free_width,
+            step=self.step,
         )
 
     @property
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
         said = [f"arrays are {self.layout} ({_spelled(self.layout)})"]
+        if self.step > 1:
+            said.append(f"it takes lengths that are multiples of {self.step} only: other lengths were not tried")
         return said + self.signature.in_words(self.mask_form, self.padding_form)
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
@@ -142,6 +147,7 @@ def function_readings(
     extra: dict[str, Any],
     heads_said: bool,
     width_said: bool = True,
+    step: int = 1,
 ) -> Iterator[FunctionReading]:
     """Every way of reading the function, the likeliest first. Without ``heads_said`` it may have no axis for heads."""
     signature = qkv_signature(facts, extra)
@@ -157,7 +163,16 @@ def function_readings(
             if _broadcasts(form, said):
                 for padding in padding_forms(signature, mask_meaning):
                     yield FunctionReading(
-                        caller, facts, own, signature, said, form, padding, caching=caching, free_width=not width_said
+                        caller,
+                        facts,
+                        own,
+                        signature,
+                        said,
+                        form,
+                        padding,
+                        caching=caching,
+                        free_width=not width_said,
+                        step=step,
                     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, get_args
 
 from qkv.adapters.binding import Signature
@@ -113,16 +114,7 @@ def readings(
     _check_conventions(kind, facts, said)
     extra = dict(said.call)
     if kind == "function of query, key and value":
-        yield from function_readings(
-            caller,
-            facts,
-            sized_for_function(spec, stated, said.layout),
-            layout=said.layout,  # type: ignore[arg-type]  # the command line offers the layouts only
-            mask_meaning=said.mask_meaning,
-            extra=extra,
-            heads_said="num_heads" in stated,
-            width_said="head_dim" in stated,
-        )
+        yield from _functions(caller, facts, spec, said, stated)
     elif kind == "function of x and weights":
         for square in (False, True):
             yield from weights_function_readings(
@@ -135,6 +127,34 @@ def readings(
             seed=said.seed, short=said.short, max_tokens=construction.sizes.context_length if construction else None,
             specify=lambda spec, parameters: sized_by(facts, spec, parameters, stated),
         )  # fmt: skip
+
+
+WIDTHS = (8, 64, 128, 16)
+"""Channels of a head to try where nobody said how many: kernels may be made for some widths only."""
+
+STEPS = (1, 32, 64, 128)
+"""What lengths may have to be a multiple of."""
+
+
+def _functions(
+    caller: Caller, facts: Facts, spec: AttentionSpec, said: Conventions, stated: frozenset[str]
+) -> Iterator[FunctionReading]:
+    """A function in the usual sizes; where it can be called with none of these, in those that kernels are made for."""
+    widths = (spec.head_dim or WIDTHS[0],) if "head_dim" in stated else WIDTHS
+    for step, width in product(STEPS, widths):
+        if caller.dtype is not None:
+            return
+        yield from function_readings(
+            caller,
+            facts,
+            sized_for_function(spec.but(head_dim=width), stated, said.layout),
+            layout=said.layout,  # type: ignore[arg-type]  # the command line offers the layouts only
+            mask_meaning=said.mask_meaning,
+            extra=dict(said.call),
+            heads_said="num_heads" in stated,
+            width_said="head_dim" in stated or width != WIDTHS[0],
+            step=step,
+        )
 
 
 def sized_for_function(spec: AttentionSpec, stated: frozenset[str], layout: str | None) -> AttentionSpec:

@@ -56,6 +56,7 @@ class Setting:
         able = self.abilities
         taken = {able.num_heads, able.num_kv_heads, able.head_dim, able.value_dim, able.embed_dim, 2}
         number = next(number for number in range(least, least + len(taken) + 1) if number not in taken)
+        number += -number % able.step
         return number if able.max_tokens is None else min(number, able.max_tokens)
 
     def inputs(
