@@ -265,7 +265,7 @@ MOST_DIAGNOSED = 6
 def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
     """The reading to report, and its diagnosis: the first that is right or explained, else the likeliest."""
     first: Diagnosis | None = None
-    for pairs in (False, True):
+    for pairs in (False, True) if len(trials) > 1 else (True,):
         for trial in islice(trials, MOST_DIAGNOSED if not pairs else 2):
             trial.run(quick=False)
             _unless_gone(trial)

@@ -48,6 +48,19 @@ class Observation:
         """How much work the oracle has with it."""
         return int(np.prod(self.expected.run.weights.shape))
 
+    @property
+    def one_call(self) -> Observation:
+        """The last of several calls that is wrong, alone: a fault is looked for in it first."""
+        expected, end = self.expected, self.expected.run.output.shape[1]
+        for part in reversed(expected.run.parts):
+            of = slice(end - part.output.shape[1], end)
+            cut = replace(expected, run=part, tolerance=expected.tolerance[:, of], judged=expected.judged[:, of])
+            alone = Observation(replace(self.probe, inputs=part.inputs), cut, self.output[:, of])
+            if not alone.comparison.agrees:
+                return alone
+            end = of.start
+        return self
+
     def reproduced_under(self, variants: Sequence[Variant]) -> float | None:
         """The largest error of the oracle under these faults against the candidate, in units of what rounding allows.
 
@@ -145,6 +158,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     if not any(np.isfinite(o.comparison.got[o.expected.judged]).any() for o in observations):
         return Diagnosis(not_a_number=True)
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
+    screen = screen.one_call
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
     with np.errstate(all="ignore"):
         for search in (_singles(screen), _scoped(screen, observations), _families(screen, _telling(screen, others))):
@@ -154,7 +168,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
         rounding = _rounding(observations)
         if rounding is not None:
             return Diagnosis(rounding)
-        found = _verified(_pairs(screen), screen, others) if pairs else []
+        found = _verified(_pairs(screen, _at_once(others)), screen, others) if pairs else []
         if found:
             return _ranked(found)
         coarse = _coarse(observations) if pairs else None
@@ -205,7 +219,7 @@ def _scoped(screen: Observation, observations: Sequence[Observation]) -> Iterato
         return
     for fault in CATALOGUE.values():
         for variant in () if fault.rounds else fault.variants(run.spec):
-            if not run.parts and screen.reproduced_under((variant,)) is None:
+            if not run.inputs.steps and screen.reproduced_under((variant,)) is None:
                 continue  # in one call, a fault that some calls have is the fault
             for narrow in scoped(variant):
                 if twin(run, narrow.replacements) is not None and screen.reproduced_under((narrow,)) is not None:
@@ -385,13 +399,26 @@ def _share_left(observation: Observation, variant: Variant) -> float:
     return left**0.5 / off**0.5 if off > 0 and small else 1.0
 
 
-def _pairs(screen: Observation) -> Iterator[tuple[Variant, ...]]:
-    """Pairs of faults that give the screen's numbers; one of them may be invisible there and show on other probes."""
+def _at_once(others: Sequence[Observation]) -> Observation | None:
+    """A call without a cache that is right where the failing ones have caches: no fault that shows there is there."""
+    return next((o for o in others if o.comparison.agrees and not o.probe.inputs.steps), None)
+
+
+def _pairs(screen: Observation, right: Observation | None) -> Iterator[tuple[Variant, ...]]:
+    """Pairs of faults that give the screen's numbers; one of them may be invisible there and show on other probes.
+
+    Args:
+        screen: the failing probe that all are tried on.
+        right: one that passes; where the screen is of calls with a cache, faults that show on it are left out.
+    """
     run = screen.expected.run
+    hidden = right if screen.probe.inputs.steps else None
     seen: dict[bytes, list[tuple[Variant, Run]]] = {}
     unseen: list[Variant] = []
     for fault in CATALOGUE.values():
         for variant in () if fault.rounds else fault.variants(run.spec):
+            if hidden is not None and hidden.reproduced_under((variant,)) is None:
+                continue
             given = twin(run, variant.replacements)
             if given is None or screen.expected.agrees(given.output) is not None:
                 unseen.append(variant)

@@ -73,32 +73,36 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
     return Report(Verdict.RIGHT, **base)
 
 
+SIZES = frozenset({"num_heads", "num_kv_heads", "head_dim", "value_dim", "embed_dim"})
+"""Fields that say how large it is, and nothing of what it is meant to do."""
+
+
+def _is_meant(trial: Trial) -> bool:
+    """Whether the user said anything of what it is meant to compute."""
+    return not trial.intention.given.keys() <= SIZES
+
+
 def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
     wrong = [observation for observation in trial.observations if not observation.comparison.agrees]
     failing = min(wrong, key=lambda observation: bool(observation.probe.inputs.steps))
     faults = named_faults(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
-    elsewhere_right = sweep is not None and not all(sweep.evidence.values())
-    if not faults and not trial.intention.given and not diagnosis.not_a_number and not elsewhere_right:
+    right_at_once = bool(failing.probe.inputs.steps)
+    elsewhere_right = right_at_once or (sweep is not None and not all(sweep.evidence.values()))
+    if not faults and not _is_meant(trial) and not diagnosis.not_a_number and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
     if not faults and trial.doubts and not elsewhere_right:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
         return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)
-    if not faults and failing.probe.inputs.steps:
-        why = "right when it is given the whole sequence; bit by bit, with its cache, its numbers are other ones"
-        hint = "no fault explains them: if its cache is used as it is meant to be (see 'held to'), it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
-    if faults and _only_in_chunks(wrong) and ONE_TOKEN_APART.search(trial.reading.facts.source):
-        why = (
-            "right at once and token by token; several tokens behind a filled cache give other numbers "
-            f"({faults[0].id}: {faults[0].title}), and its source handles a single token apart"
-        )
-        hint = "if several tokens never come behind a filled cache it is right, otherwise it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), faults=faults, **base)
     where = whereabouts(failing, diagnosis)
+    open_question = _of_its_cache(trial, wrong, faults) if right_at_once else None
+    if open_question is not None:
+        why, hint = open_question
+        base |= {"first_disagreement": where.first, "rows": where.rows, "wrong": _wrong_rows(failing)}
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), faults=faults, **base)
     by_size = failing.probe.name.startswith(SIZE)  # which is small already
     shown = failing if by_size else smallest(trial, diagnosis) or failing
     return Report(
@@ -111,13 +115,43 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         faults=faults,
         alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
         example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
-        why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else UNEXPLAINED,
+        why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else _unexplained(failing),
         **base,
     )
 
 
-def _only_in_chunks(wrong: Sequence[Observation]) -> bool:
-    return all(observation.probe.kind == "chunked-prefill" for observation in wrong)
+def _of_its_cache(trial: Trial, wrong: Sequence[Observation], faults: Sequence[NamedFault]) -> tuple[str, str] | None:
+    """Why it can't be said of a candidate that is right at once whether it is wrong, and what would settle it."""
+    only_in_chunks = all(observation.probe.kind == "chunked-prefill" for observation in wrong)
+    if only_in_chunks and ONE_TOKEN_APART.search(trial.reading.facts.source):
+        named = f" ({faults[0].id}: {faults[0].title})" if faults else ""
+        return (
+            f"right at once and token by token; several tokens behind a filled cache give other numbers{named}, "
+            "and its source handles a single token apart",
+            "if several tokens never come behind a filled cache it is right, otherwise it is wrong",
+        )
+    if faults or any(map(_uses_its_cache, trial.observations)):
+        return None
+    return (
+        "right when it is given the whole sequence; bit by bit, with its cache, its numbers are other ones",
+        "no fault explains them: if its cache is used as it is meant to be (see 'held to'), it is wrong",
+    )
+
+
+def _uses_its_cache(observation: Observation) -> bool:
+    """Whether tokens behind a filled cache are right: then it is used as it is meant to be."""
+    steps = observation.probe.inputs.steps
+    if len(steps) < 2:
+        return False
+    wrong, judged = observation.comparison.wrong, observation.expected.judged
+    right = [not wrong[:, query].any() and judged[:, query].any() for query in range(judged.shape[1])]
+    return any(right[steps[0] :])
+
+
+def _unexplained(failing: Observation) -> str:
+    if not failing.probe.inputs.steps:
+        return UNEXPLAINED
+    return f"right when it is given the whole sequence, and with its cache at other places; {UNEXPLAINED}"
 
 
 ONE_TOKEN_APART = re.compile(
@@ -135,14 +169,20 @@ def cache_words(trial: Trial) -> list[str]:
         return []
     ran = [observation.probe.inputs.steps for observation in trial.observations if observation.probe.inputs.steps]
     if ran:
-        shown = ", ".join(" + ".join(map(str, steps)) for steps in dict.fromkeys(ran) if len(steps) <= MOST_STEPS)
+        shown = ", ".join(_in_steps(steps) for steps in dict.fromkeys(ran) if len(steps) <= MOST_STEPS)
         return [f"its cache, {how}, was used for tokens that came bit by bit: {shown}"]
     why = next((f": {error.message}" for probe, error in trial.refused if probe.inputs.steps), "")
     return [f"its cache was not used{why}"]
 
 
 def _spread(failing: Observation) -> str:
-    return describe_spread(failing.comparison.wrong, failing.expected.judged)
+    spread, steps = describe_spread(failing.comparison.wrong, failing.expected.judged), failing.probe.inputs.steps
+    return f"{spread}; the tokens came as {_in_steps(steps)}" if steps else spread
+
+
+def _in_steps(steps: Sequence[int]) -> str:
+    """The numbers of tokens that a sequence comes in, in words; many calls are not counted out."""
+    return " + ".join(map(str, steps)) if len(steps) <= MOST_STEPS else f"{steps[0]} + {steps[1]} + … + {steps[-1]}"
 
 
 def _wrong_rows(failing: Observation) -> list[list[bool]]:

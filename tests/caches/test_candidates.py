@@ -294,6 +294,19 @@ def test_a_fault_of_the_cache_is_named(planted: Plant, tmp_path: Path, judged: J
     assert judgement.faults == [planted.fault], judgement
 
 
+def test_numbers_that_nothing_explains_are_wrong_where_other_splits_are_right(tmp_path: Path, judged: Judge) -> None:
+    late = "att = att.masked_fill(~seen,"
+    planted = plant(
+        "", "tuple_cache", (late, f"att = att * (1 + (past > 5) * torch.arange(att.shape[-1]) / 9)\n        {late}")
+    )
+    file = tmp_path / "tuple_cache.py"
+    file.write_text(planted())
+    judgement = judged(str(file))
+    assert judgement.verdict == "wrong", judgement
+    assert judgement.faults == []
+    assert "with its cache at other places" in judgement.why
+
+
 LEFT_ALONE = {
     "masks_kept": ("right", "was not used: it keeps no keys and values"),
     "cache_unused": ("right", "was not used: the call leaves nothing"),
