@@ -103,10 +103,12 @@ class Explanation:
     Attributes:
         variants: the faults, each in the way it is made.
         error: largest error of the reproduction over all probes, in units of the tolerance.
+        could_show: whether what the faults need to show is there in any probe: several sequences, a mask.
     """
 
     variants: tuple[Variant, ...]
     error: float
+    could_show: bool = True
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -114,11 +116,12 @@ class Explanation:
         return tuple(variant.fault.id for variant in self.variants)
 
     @property
-    def rank(self) -> tuple[int, bool, int, int]:
+    def rank(self) -> tuple[int, bool, bool, int, int]:
         """Order among explanations that reproduce equally well: few faults, particular ones, common ones first."""
         order = list(CATALOGUE)
         return (
             len(self.variants),
+            not self.could_show,
             any(variant.fault.general for variant in self.variants),
             -min(variant.fault.commonness for variant in self.variants),
             sum(order.index(variant.fault.id) for variant in self.variants),
@@ -232,8 +235,6 @@ def _verified(
     """The explanations that reproduce every probe; where a fault can't be made, the candidate must be right."""
     found = []
     for variants in search:
-        if not any(_can_show(variants, observation) for observation in (screen, *others)):
-            continue
         errors = []
         for observation in (screen, *others):
             error = observation.reproduced_under(variants)
@@ -241,7 +242,8 @@ def _verified(
                 break
             errors.append(error)
         else:
-            found.append(Explanation(variants, max(errors)))
+            could_show = any(_can_show(variants, observation) for observation in (screen, *others))
+            found.append(Explanation(variants, max(errors), could_show))
     return found
 
 
