@@ -23,7 +23,10 @@ from qkv.spec import AttentionSpec
 HEADS = (6, 8, 4, 12, 16, 2, 32, 3, 1)
 WIDTHS = (8, 16, 64, 32, 128, 4)
 TOKENS = (7, 5, 8, 16, 12, 10, 32, 6, 4, 64, 9, 20, 24, 128)
-MOST_TRIES = 120
+BLOCKS = (32, 64, 128)
+"""Numbers of tokens of kernels that take whole blocks only."""
+
+MOST_TRIES = 600
 """Sizes and layouts that are tried before the candidate is given up."""
 
 MOST_RUN = 12
@@ -154,9 +157,10 @@ def _sizes(given: Mapping[str, Any]) -> Iterator[Sizes]:
     usual = (heads[0], widths[0], TOKENS[0])
     choices = [
         usual,
-        *((number, usual[1], usual[2]) for number in heads[1:]),
         *((usual[0], width, usual[2]) for width in widths[1:]),
         *((usual[0], usual[1], tokens) for tokens in TOKENS[1:]),
+        *((usual[0], width, tokens) for width in widths[1:] for tokens in BLOCKS),
+        *((number, usual[1], usual[2]) for number in heads[1:]),
         *((number, width, usual[2]) for number in heads[1:] for width in widths[1:]),
     ]
     for number, width, tokens in choices:

@@ -30,8 +30,10 @@ def ask(found: Found, rng: np.random.Generator) -> None:
         found.view.look(found.reader, (length, length), rng)
         if time.perf_counter() - started > PATIENCE or _fades(found, length):
             break
-    for lengths in ((tokens - 3, tokens + 2), (tokens + 2, tokens - 3), (1, tokens + 1)):
-        if min(lengths) > 0:
+    ragged = [(tokens - 3, tokens + 2), (tokens + 2, tokens - 3), (1, tokens + 1)]
+    taken = [found.view.look(found.reader, lengths, rng) for lengths in ragged if min(lengths) > 0]
+    if not any(taken):  # in whole blocks, then
+        for lengths in ((tokens, 2 * tokens), (2 * tokens, tokens)):
             found.view.look(found.reader, lengths, rng)
     if not all(seen.settled for seen in found.view.sights.values()):
         found.odd.append("which keys get weight depends on the numbers in query and key, so it is no fixed mask")
