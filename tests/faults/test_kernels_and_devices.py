@@ -115,10 +115,27 @@ def stable_by_columns(query: Array, key: Array, value: Array) -> Array:
     return shares / shares.sum(-1, keepdims=True) @ value
 
 
+def key_of_the_first(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    logits = torch.einsum("bhqd,hkd->bhqk", query, key[0]) * query.size(-1) ** -0.5
+    return logits.softmax(-1) @ value
+
+
+def program_decoded_wrongly(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """One program for each sequence and head, numbered with the head fastest, and decoded the other way for k and v."""
+    out = torch.empty(*query.shape[:3], value.size(-1), dtype=query.dtype)
+    batch, heads = query.shape[:2]
+    for program in range(batch * heads):
+        b, h = divmod(program, heads)
+        out[b, h] = attend(query[b, h], key[program % batch, h], value[program % batch, h])
+    return out
+
+
 HEADS = {"num_heads": 4, "num_kv_heads": 4, "causal": False}
 CAUSAL = {**HEADS, "causal": True}
 
 NAMED: dict[Callable[..., Any], tuple[str, dict[str, Any]]] = {
+    key_of_the_first: ("sequence-confused", HEADS),
+    program_decoded_wrongly: ("sequence-confused", HEADS),
     split_kv: ("lse-base", HEADS),
     loop_over_tiles: ("scale-in-block-loop", HEADS),
     ring_attention: ("ring-causal", CAUSAL),
