@@ -132,7 +132,7 @@ def relative(t: SimpleNamespace, distance: Tensor) -> Tensor:
 
 def with_sink(t: SimpleNamespace, sinks: Tensor) -> Tensor:
     scores = t.a.masked_fill(~t.causal, NEG)
-    column = sinks.reshape(1, -1, 1, 1).expand(BATCH, -1, t.Q, 1)
+    column = sinks.reshape(len(sinks), -1, 1).expand(BATCH, -1, t.Q, 1)
     return torch.softmax(torch.cat([scores, column], dim=-1), dim=-1)[..., :-1] @ t.v
 
 
@@ -759,6 +759,17 @@ def softmax_rows() -> Iterator[Row]:
     )
     yield "sink-missing", "", SINKS, {}, lambda t: attend(t.a, t.causal, t.v)
     yield "sink-counted-per-block", "2 times", SINKS, {}, lambda t: with_sink(t, t.sinks + math.log(2))
+    tiles = torch.tensor([math.ceil(min(i - i % 4 + 4, 11) / 4) for i in range(11)])
+    for note, counts in (
+        ("every block of 4 keys", torch.full((11,), 3)),
+        ("every block of 4 keys, and once more at the start", torch.full((11,), 4)),
+        ("every block of 4 keys of which a row sees any", torch.arange(11) // 4 + 1),
+        ("every block of 4 keys that a tile of queries sees", tiles),
+    ):
+        yield (
+            "sink-counted-per-block", note, SINKS, SQUARE,
+            lambda t, counts=counts: with_sink(t, t.sinks[:, None] + counts.double().log()),
+        )  # fmt: skip
     yield "sink-of-other-head", "reverse", SINKS, {}, lambda t: with_sink(t, t.sinks.flip(0))
     yield "sink-of-other-head", "by groups", SINKS, {}, lambda t: with_sink(t, t.sinks[:2].repeat_interleave(3))
     yield "sink-scaled", "times the scale", SINKS, {}, lambda t: with_sink(t, t.sinks / t.d**0.5)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from qkv.errors import ShapeError
-from qkv.faults.as_if import as_if
+from qkv.faults.as_if import as_if, unless
 from qkv.faults.constants import named
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import SEVERAL_HEADS, SINKS
@@ -76,10 +76,48 @@ def _times_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     commonness=1,
 )
 def sink_counted_per_block(spec: AttentionSpec) -> Ways:
-    """``sum exp(s) + n exp(sink)``."""
-    if spec.sinks:
-        for times in (2, 3, 4):
-            yield f"the sink counts {times} times", _counted(times)
+    """``sum exp(s) + n exp(sink)``, with ``n`` a number, or as many as there are blocks of keys."""
+    if not spec.sinks:
+        return
+    for times in (2, 3, 4):
+        yield f"the sink counts {times} times", _counted(times)
+    for block in (1, 2, 4, 8, 16, 32, 64, 128):
+        for words, count in _COUNTS.items():
+            note = f"the sink counts once with every block of {block} keys{words}"
+            yield note, _counted_in_blocks(block, count)
+            yield f"{note}, and once more at the start", _counted_in_blocks(block, count, more=1)
+
+
+Blocks = Callable[[Run, Array, int], Array]
+"""Which blocks a row goes through, ``(…, query, block)``: of those that it sees a key of, and the size of a block."""
+
+
+def _of_the_tile(run: Run, seen: Array, size: int) -> Array:
+    """Those that any row of a tile with as many queries as a block has keys sees a key of."""
+    query_len = seen.shape[-2]
+    tiles = [seen[..., start : start + size, :] for start in range(0, query_len, size)]
+    wide = [run.xp.broadcast_to(run.xp.any(tile, axis=-2, keepdims=True), tile.shape) for tile in tiles]
+    return run.xp.concat(wide, axis=-2)
+
+
+_COUNTS: dict[str, Blocks] = {
+    "": lambda run, seen, size: run.xp.ones_like(seen),
+    " of which a row sees any": lambda run, seen, size: seen,
+    " that a tile of queries sees": _of_the_tile,
+}
+
+
+def _counted_in_blocks(block: int, count: Blocks, more: int = 0) -> Replacements:
+    def counted(run: Run) -> Run:
+        xp, done = run.xp, softmax(run)
+        starts = range(0, run.scores.shape[-1], block)
+        seen = xp.stack([xp.any(run.scores[..., at : at + block] > -math.inf, axis=-1) for at in starts], axis=-1)
+        times = xp.sum(xp.astype(count(run, seen, block), done.weights.dtype), axis=-1, keepdims=True) + more
+        unless(bool(xp.all(times <= 1)), "all keys fit into one block")
+        of_sink = 1 - xp.sum(done.weights, axis=-1, keepdims=True)
+        return done.but(weights=done.weights / (1 + (xp.clip(times, 1, None) - 1) * of_sink))
+
+    return {Stage.SOFTMAX: counted}
 
 
 @fault(
