@@ -231,6 +231,17 @@ def test_a_module_that_is_built_already_keeps_its_sizes_and_gets_few_tokens() ->
     assert np.abs(example.expected - example.got).max() > 1e-3
 
 
+def test_the_output_of_a_wrong_sequence_is_shown() -> None:
+    def of_the_first(query: Array, key: Array, value: Array) -> Array:
+        return attend(query, np.broadcast_to(key[:1], key.shape), value)
+
+    report = check(of_the_first, {"num_heads": 2, "causal": True})
+    assert [fault.id for fault in report.faults] == ["sequence-confused"]
+    example, _ = example_of(report)
+    assert example.words.endswith("of its 2 sequences the output of sequence 1")
+    assert plain_to_see(example)
+
+
 def test_a_right_candidate_has_no_example() -> None:
     report = check(CausalAttention)
     assert (report.verdict, report.example) == ("right", None)
