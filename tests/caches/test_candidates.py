@@ -30,6 +30,7 @@ RIGHT = {
     "with_kvcache": "handed over",
     "alibi_dict": "handed over",
     "moving_window": "kept by itself",
+    "normed_keys": "handed over",
 }
 
 
@@ -253,6 +254,33 @@ PLANTS = [
         ("self.values[:, :, -(self.window - 1 + t) :]", "self.values[:, :, -self.window :]"),
     ),
     plant("window-missing", "moving_window", ("& (distance < self.window)", "")),
+    plant("cache-key-value-swapped", "tuple_cache", ("past_k, past_v = layer_past", "past_v, past_k = layer_past")),
+    plant("cache-pointer-by-calls", "own_buffers", (MOVED_ON, "self.ptr_current_pos += 1")),
+    plant("cache-other-sequence", "own_buffers", ("        self.cache_k, self.cache_v = None, None\n", "")),
+    plant(
+        "cache-other-sequence",
+        "own_buffers",
+        (
+            "        self.cache_k, self.cache_v = None, None\n        self.ptr_current_pos = 0",
+            "        self.cache_k, self.cache_v = 0 * self.cache_k, 0 * self.cache_v",
+        ),
+    ),
+    plant(
+        "cache-slot-overwritten",
+        "start_pos",
+        (WRITTEN_V, WRITTEN_V.replace("start_pos : start_pos + ", "max(start_pos - 1, 0) : max(start_pos - 1, 0) + ")),
+    ),
+    plant(
+        "cache-token-missing",
+        "moving_window",
+        ("self.keys[:, :, -(self.window - 1 + t) :]", "self.keys[:, :, -(self.window - 2 + t) :]"),
+        ("self.values[:, :, -(self.window - 1 + t) :]", "self.values[:, :, -(self.window - 2 + t) :]"),
+    ),
+    plant(
+        "qk-norm-missing",
+        "normed_keys",
+        ("k = self.k_norm(torch.cat((past_k, k), dim=2))", "k = torch.cat((past_k, k), dim=2)"),
+    ),
 ]
 
 

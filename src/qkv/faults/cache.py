@@ -1,15 +1,16 @@
-"""Faults of what a cache holds: too little, too much, in the wrong place, or of somebody else."""
+"""Faults of what a cache holds: too little, too much, or in the wrong place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from qkv.faults.caching import call_of_each_key, held, holding, seeing, steps_of
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import CACHE
-from qkv.faults.replacing import chain, given, impossible
+from qkv.faults.replacing import impossible
+from qkv.masks import SlidingWindow
 from qkv.oracle import Array, Inputs, Replacements, Run
-from qkv.oracle.stages import STAGES, position, weights_from
+from qkv.oracle.stages import STAGES, weights_from
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -37,6 +38,15 @@ def cache_not_appended(spec: AttentionSpec) -> Ways:
     yield "it keeps what the first call put there", first
 
 
+def _kept(most: int) -> Replacements:
+    return seeing(lambda run, key: key >= held(run) - most)
+
+
+def _cut_shorter(run: Run) -> Iterator[tuple[str, Replacements]]:
+    for most in range(min(run.inputs.lengths[1], 64)):
+        yield f"it keeps {most} tokens at most", _kept(most)
+
+
 @fault(
     "cache-token-missing",
     Stage.MASK,
@@ -47,6 +57,7 @@ def cache_not_appended(spec: AttentionSpec) -> Ways:
     ),
     repair="key = cache_k[:, :, : start_pos + query_len]  # the new tokens included",
     needs=[CACHE],
+    further=_cut_shorter,
 )
 def cache_token_missing(spec: AttentionSpec) -> Ways:
     """Without the new tokens, the newest, the one before the new ones, or the first."""
@@ -55,6 +66,9 @@ def cache_token_missing(spec: AttentionSpec) -> Ways:
     yield "the token before the new ones is not seen", seeing(lambda run, key: key != held(run) - 1)
     yield "the first token is not seen", seeing(lambda run, key: key >= min(held(run), 1))
     yield "each call drops the first token that is left", seeing(lambda run, key: key >= len(steps_of(run)) - 1)
+    for part in spec.mask.parts():
+        if isinstance(part, SlidingWindow) and part.size > 1:
+            yield "it is cut to one token less than the window needs", _kept(part.size - 2)
 
 
 @fault(
@@ -134,14 +148,15 @@ def _slots(spec: AttentionSpec, inputs: Inputs, size: float) -> str:
 def cache_empty_slots(spec: AttentionSpec) -> Ways:
     """``size - tokens`` keys and values of zeros; the families estimate the size."""
 
-    def half_full(always: bool) -> Replacements:
+    def with_empty(always: bool, size: Callable[[int], int]) -> Replacements:
         def softmax(run: Run) -> Run:
-            return _empty_slots(always, masked=True)(2.0 * run.inputs.lengths[1])[Stage.SOFTMAX](run)
+            return _empty_slots(always, masked=True)(size(run.inputs.lengths[1]))[Stage.SOFTMAX](run)
 
         return {Stage.SOFTMAX: softmax}
 
-    yield "as many as there are tokens", half_full(always=True)
-    yield "as many as there are tokens, in calls with a cache", half_full(always=False)
+    yield "as many as there are tokens", with_empty(True, lambda tokens: 2 * tokens)
+    yield "as many as there are tokens, in calls with a cache", with_empty(False, lambda tokens: 2 * tokens)
+    yield "one, in calls with a cache", with_empty(False, lambda tokens: tokens + 1)
 
 
 @fault(
@@ -158,26 +173,29 @@ def cache_empty_slots(spec: AttentionSpec) -> Ways:
 )
 def cache_slot_overwritten(spec: AttentionSpec) -> Ways:
     """What each slot holds after the calls so far, where those after the first write elsewhere."""
-    places: dict[str, Callable[[int, int], int]] = {
-        "every call writes from slot 0 on": lambda begin, first: 0,
-        "every call writes behind the tokens of the first": lambda begin, first: first,
-        "one slot too early": lambda begin, first: begin - 1,
-        "one slot too late": lambda begin, first: begin + 1,
+    places: dict[str, Callable[[int, int, int], int]] = {
+        "every call writes from slot 0 on": lambda call, begin, first: 0,
+        "every call writes behind the tokens of the first": lambda call, begin, first: first,
+        "one slot too early": lambda call, begin, first: begin - 1,
+        "one slot too late": lambda call, begin, first: begin + 1,
+        "one slot on with each call, however many tokens come": lambda call, begin, first: call,
     }
     for note, place in places.items():
         yield note, holding(_written(place))
         if spec.rope is not None:
             yield f"{note}, and keys are turned as they are read", holding(_written(place), turned=False)
+        yield f"{note}, the values alone", holding(_written(place), of=["value"])
+        yield f"{note}, the keys alone", holding(_written(place), of=["key"])
 
 
-def _written(place: Callable[[int, int], int]) -> Callable[[Run], list[int]]:
+def _written(place: Callable[[int, int, int], int]) -> Callable[[Run], list[int]]:
     def slots(run: Run) -> list[int]:
         steps = steps_of(run)
         total = sum(steps)
         memory = [-1] * (total + 1)
         begin = 0
         for call, count in enumerate(steps):
-            at = place(begin, steps[0]) if call else 0
+            at = place(call, begin, steps[0]) if call else 0
             memory[at : at + count] = range(begin, begin + count)
             begin += count
         return memory[:total]
@@ -203,10 +221,41 @@ def cache_order(spec: AttentionSpec) -> Ways:
         "new tokens stand in front of the older ones": _newest_first,
         "the tokens of this call stand in front of the older ones": _this_call_first,
     }
+    for part in spec.mask.parts():
+        if isinstance(part, SlidingWindow):
+            orders |= _rings(part.size)
     for note, order in orders.items():
         yield note, holding(order)
         if spec.rope is not None:
             yield f"{note}, and keys are turned as they are read", holding(order, turned=False)
+
+
+def _rings(size: int) -> dict[str, Callable[[Run], list[int]]]:
+    """Rings of that many slots whose tokens are taken to stand in the order of the slots."""
+    return {
+        "a ring is read from its first slot on": lambda run: _ring(run, size, held(run), held(run)),
+        "a ring is read from its first slot on, empty ones before it": lambda run: _ring(run, size, held(run), size),
+        "a ring with the new tokens in it is read from its first slot on": lambda run: _ring(
+            run, size, sum(steps_of(run)), size
+        ),
+    }
+
+
+def _ring(run: Run, size: int, written: int, places: int) -> list[int]:
+    """For each key the token that a ring has in the slot that it is taken from.
+
+    Args:
+        run: the call.
+        size: slots of the ring.
+        written: how many tokens have been put into it.
+        places: how many slots, at most ``size``, are taken for the last tokens that were written.
+    """
+    slots = [max(range(slot, written, size), default=-1) for slot in range(min(size, places))]
+    tokens = list(range(sum(steps_of(run))))
+    for slot, token in enumerate(slots, start=written - len(slots)):
+        if slot >= 0:
+            tokens[slot] = token
+    return tokens
 
 
 def _newest_first(run: Run) -> list[int]:
@@ -217,76 +266,3 @@ def _newest_first(run: Run) -> list[int]:
 def _this_call_first(run: Run) -> list[int]:
     begin, total = held(run), sum(steps_of(run))
     return [*range(begin, total), *range(begin)]
-
-
-@fault(
-    "cache-other-sequence",
-    Stage.POSITION,
-    title="the cache holds the keys and values of another sequence",
-    explanation=(
-        "What a token sees came from another text: the cache was not emptied before a new sequence began, or the rows "
-        "of a batch were put into another order, as beam search does, and their caches were not. With one sequence, "
-        "handed over at once, nothing shows."
-    ),
-    repair="attention.reset_cache()  # before each new sequence; with beams: key = key[beam_order]",
-    needs=[CACHE],
-)
-def cache_other_sequence(spec: AttentionSpec) -> Ways:
-    """Older keys and values of another row of the batch; or those of the sequence before, in front of its own."""
-    yield (
-        "of another row of the batch",
-        {Stage.POSITION: chain(position, _rows_moved(lambda rows: [rows - 1, *range(rows - 1)]))},
-    )
-    yield "of another row of the batch, with every call anew", {Stage.POSITION: chain(position, _rows_moved_on)}
-    yield "of the batch's first row", {Stage.POSITION: chain(position, _rows_moved(lambda rows: [0] * rows))}
-    lengthened = {
-        stage: given(STAGES[stage], _behind_the_earlier)
-        for stage in (Stage.PROJECT, Stage.POSITION, Stage.BIAS, Stage.MASK)
-    }
-    yield "of the sequence before, in front of its own", lengthened
-
-
-def _rows_moved(rows: Callable[[int], list[int]]) -> Callable[[Run], Run]:
-    def moved(run: Run) -> Run:
-        begin, batch = held(run), run.key.shape[0]
-        if batch < 2:
-            raise impossible("there is one sequence")
-        order = run.xp.asarray(rows(batch))
-
-        def mixed(x: Array) -> Array:
-            other = run.xp.take(x, order, axis=0)
-            return run.xp.concat([other[..., :begin, :], x[..., begin:, :]], axis=-2)
-
-        return run.but(key=mixed(run.key), value=mixed(run.value))
-
-    return moved
-
-
-def _rows_moved_on(run: Run) -> Run:
-    """Every call moves what the cache holds by one row."""
-    calls = call_of_each_key(run)
-    if run.key.shape[0] < 2:
-        raise impossible("there is one sequence")
-
-    def mixed(x: Array) -> Array:
-        by = [calls[-1] - call for call in calls]
-        return run.xp.stack([run.xp.roll(x[..., token, :], by[token], axis=0) for token in range(len(by))], axis=-2)
-
-    return run.but(key=mixed(run.key), value=mixed(run.value))
-
-
-def _behind_the_earlier(run: Run) -> Inputs:
-    """The inputs as they are with the keys and values of the sequence before in front of their own."""
-    inputs, earlier = run.inputs, run.inputs.earlier
-    if earlier is None:
-        raise impossible("no sequence came before")
-
-    def joined(before: Array | None, own: Array | None, axis: int) -> Array | None:
-        return None if before is None or own is None else run.xp.concat([before, own], axis=axis)
-
-    own = inputs.x if inputs.source is None else inputs.source
-    return inputs.but(
-        source=joined(earlier.x, own, 1),
-        key=joined(earlier.key, inputs.key, -2),
-        value=joined(earlier.value, inputs.value, -2),
-    )

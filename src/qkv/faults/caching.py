@@ -59,12 +59,15 @@ def seeing(visible: Callable[[Run, Array], Array]) -> Replacements:
     return {Stage.MASK: masked}
 
 
-def holding(slots: Callable[[Run], Sequence[int]], *, turned: bool = True) -> Replacements:
+def holding(
+    slots: Callable[[Run], Sequence[int]], *, turned: bool = True, of: Sequence[str] = ("key", "value")
+) -> Replacements:
     """Keys and values as a cache gives them: for each slot the number of the token in it, or -1 for an empty one.
 
     Args:
         slots: as many as there are tokens so far.
         turned: whether keys are turned by rope before they are put there, or afterwards, by the number of their slot.
+        of: which of the two arrays the cache gives so; the other is right.
     """
 
     def given(run: Run) -> Run:
@@ -72,7 +75,7 @@ def holding(slots: Callable[[Run], Sequence[int]], *, turned: bool = True) -> Re
         if numbers == list(range(run.key.shape[-2])):
             raise impossible("the cache holds what it should")
         run = position(run) if turned else run
-        run = run.but(key=_taken(run, run.key, numbers), value=_taken(run, run.value, numbers))
+        run = run.but(**{name: _taken(run, getattr(run, name), numbers) for name in of})
         return run if turned else position(run)
 
     return {Stage.POSITION: given}

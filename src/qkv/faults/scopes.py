@@ -25,18 +25,22 @@ SCOPES: Mapping[str, Scope] = MappingProxyType(
 
 
 def scoped(variant: Variant) -> Iterator[Variant]:
-    """The same fault in some calls only, once for each scope."""
+    """The same fault in some calls only, once for each scope: in what comes with a call, or in all that it reads."""
     for words, scope in SCOPES.items():
-        replacements: Replacements = {stage: _within(scope, stage, new) for stage, new in variant.replacements.items()}
-        note = f"{variant.note}; {words}" if variant.note else words
-        yield Variant(variant.fault, replacements, note)
+        read = min(variant.replacements, default=Stage.OUTPUT) <= Stage.POSITION
+        for by_token in (True, False) if read else (True,):
+            replacements: Replacements = {
+                stage: _within(scope, stage, new, by_token) for stage, new in variant.replacements.items()
+            }
+            note = words if by_token else f"{words}, to what the cache gives too"
+            yield Variant(variant.fault, replacements, f"{variant.note}; {note}" if variant.note else note)
 
 
-def _within(scope: Scope, stage: Stage, wrong: StageFunction) -> StageFunction:
+def _within(scope: Scope, stage: Stage, wrong: StageFunction, tokens_apart: bool) -> StageFunction:
     def replaced(run: Run) -> Run:
         steps = run.inputs.steps or (run.inputs.lengths[0],)
         inside = [scope(call, count) for call, count in enumerate(steps)]
-        by_token = stage <= Stage.POSITION and len(steps) > 1
+        by_token = tokens_apart and stage <= Stage.POSITION and len(steps) > 1
         if not (any(inside) if by_token else inside[-1]):
             raise impossible("this call is none of those that have the fault")
         if not by_token:
