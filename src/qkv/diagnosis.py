@@ -116,13 +116,18 @@ class Explanation:
         return tuple(variant.fault.id for variant in self.variants)
 
     @property
+    def general(self) -> bool:
+        """Whether a more particular fault goes before it."""
+        return any(variant.fault.general for variant in self.variants)
+
+    @property
     def rank(self) -> tuple[int, bool, bool, int, int]:
         """Order among explanations that reproduce equally well: few faults, particular ones, common ones first."""
         order = list(CATALOGUE)
         return (
             len(self.variants),
             not self.could_show,
-            any(variant.fault.general for variant in self.variants),
+            self.general,
             -min(variant.fault.commonness for variant in self.variants),
             sum(order.index(variant.fault.id) for variant in self.variants),
         )
@@ -164,10 +169,14 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     screen = screen.one_call
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
     with np.errstate(all="ignore"):
-        for search in (_singles(screen), _scoped(screen, observations), _families(screen, _telling(screen, others))):
-            found = _verified(search, screen, others)
-            if found:
-                return _ranked(found)
+        cached = any(observation.probe.inputs.steps for observation in observations)
+        found: list[Explanation] = []
+        for search in (_singles(screen), _scoped(screen, cached), _families(screen, _telling(screen, others), cached)):
+            found += _verified(search, screen, others)
+            if found and not (cached and all(explanation.general for explanation in found)):
+                break
+        if found:
+            return _ranked(found)
         rounding = _rounding(observations)
         if rounding is not None:
             return Diagnosis(rounding)
@@ -215,12 +224,10 @@ def _singles(screen: Observation) -> Iterator[tuple[Variant, ...]]:
                 yield (variant,)
 
 
-def _scoped(screen: Observation, observations: Sequence[Observation]) -> Iterator[tuple[Variant, ...]]:
+def _scoped(screen: Observation, cached: bool) -> Iterator[tuple[Variant, ...]]:
     """Single faults that some of several calls have, and the others not."""
     run = screen.expected.run
-    if not any(observation.probe.inputs.steps for observation in observations):
-        return
-    for fault in CATALOGUE.values():
+    for fault in CATALOGUE.values() if cached else ():
         for variant in () if fault.rounds else fault.variants(run.spec):
             if not run.inputs.steps and screen.reproduced_under((variant,)) is None:
                 continue  # in one call, a fault that some calls have is the fault
@@ -271,14 +278,15 @@ def _width(observation: Observation) -> int:
     return 0 if query is None else int(query.shape[-1])
 
 
-def _families(screen: Observation, telling: Observation) -> Iterator[tuple[Variant, ...]]:
+def _families(screen: Observation, telling: Observation, cached: bool) -> Iterator[tuple[Variant, ...]]:
     run, elsewhere = screen.expected.run, telling.expected.run.inputs
     for fault in CATALOGUE.values():
         for family in () if fault.absent(run.spec, run.inputs) else fault.families:
             value = estimate(family, screen)
             if value is not None and abs(value) > SMALLEST and family.accepts(value):
                 here, there = (family.note(run.spec, inputs, value) for inputs in (run.inputs, elsewhere))
-                yield (Variant(fault, family.replacements(value), here if " = " not in here else there),)
+                variant = Variant(fault, family.replacements(value), here if " = " not in here else there)
+                yield from ((one,) for one in (variant, *(scoped(variant) if cached else ())))
         if fault.further is not None and not fault.absent(run.spec, run.inputs):
             yield from ((Variant(fault, way, note),) for note, way in fault.further(run))
 

@@ -202,6 +202,14 @@ PLANTS = [
         ),
     ),
     plant(
+        "cache-empty-slots",
+        "input_pos",
+        (
+            "mask = self.causal_mask[None, None, input_pos]",
+            "mask = self.causal_mask[None, None, input_pos] | (x.shape[1] == 1)",
+        ),
+    ),
+    plant(
         "cache-evicted-positions",
         "ring_buffer",
         (
