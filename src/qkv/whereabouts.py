@@ -104,7 +104,7 @@ def _contexts_of(faulty: Run) -> Floats | None:
 
 def _key(right: Run, faulty: Run | None, observation: Observation, row: tuple[int, int, int]) -> int | None:
     expected = right.weights[row]
-    got = _weights_row(faulty, row) if faulty is not None else _recovered(right, observation, row)
+    got = _weights_row(faulty, right, row) if faulty is not None else _recovered(right, observation, row)
     if got is None or got.shape != expected.shape or not differ(expected, got):
         return None
     with np.errstate(all="ignore"):
@@ -112,9 +112,10 @@ def _key(right: Run, faulty: Run | None, observation: Observation, row: tuple[in
     return int(np.argmax(off))
 
 
-def _weights_row(faulty: Run, row: tuple[int, int, int]) -> Floats | None:
+def _weights_row(faulty: Run, right: Run, row: tuple[int, int, int]) -> Floats | None:
+    """The row of weights under a fault; None where the fault makes weights of another shape."""
     weights: Floats | None = faulty.weights
-    return None if weights is None or weights.ndim != 4 else weights[row]
+    return None if weights is None or weights.shape != right.weights.shape else weights[row]
 
 
 def _recovered(right: Run, observation: Observation, row: tuple[int, int, int]) -> Floats | None:
@@ -130,7 +131,7 @@ def _inner_rows(right: Run, faulty: Run | None, row: tuple[int, int, int]) -> It
     if faulty is None:
         return
     _, head, query = row
-    weights, context = _weights_row(faulty, row), _contexts_of(faulty)
+    weights, context = _weights_row(faulty, right, row), _contexts_of(faulty)
     if weights is not None and weights.shape == right.weights[row].shape:
         yield RowPair(f"weights of token {query} in head {head}", right.weights[row], weights)
     if context is not None and context.shape == contexts(right).shape:

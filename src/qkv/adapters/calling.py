@@ -46,6 +46,7 @@ class Caller:
         framework: what its arrays are.
         dtype: the precision settled on; None before the first call that went well.
         allowed: the precisions to try, the best one first.
+        fits: head_dim, and what lengths are a multiple of, in the first call of a function that went well.
     """
 
     host: Hosting
@@ -53,6 +54,7 @@ class Caller:
     dtype: DType | None = None
     refused: dict[str, str] = field(default_factory=dict)
     allowed: Sequence[DType] = DTYPES
+    fits: tuple[int, int] | None = None
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,

@@ -73,6 +73,8 @@ def _used_by(functions: list[Any]) -> Framework:
             mentioned = [space[name] for name in names if name in space]
             used |= {_home(one) for one in mentioned}
             attributes |= names - set(space)
+            # `import torch` inside the function leaves its name among those of the code.
+            used |= names & {*_TORCHES, *_ARRAYS} - set(space)
             functions += [one for one in mentioned if inspect.isfunction(one) and one.__globals__ is space]
     imported = {_home(one) for one in space.values() if isinstance(one, ModuleType)}
     if not used & {*_TORCHES, *_ARRAYS}:

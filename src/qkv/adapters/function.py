@@ -93,6 +93,8 @@ class FunctionReading:
         args, kwargs = self.bound(inputs)
         reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         output = found(reply, *self.shaped(inputs))
+        if self.caller.fits is None:
+            self.caller.fits = (self.abilities.head_dim, self.step)
         return outcome(reply, dtype, output, None, self.signature.named(reply.changed))
 
     def bound(self, inputs: Inputs, handed: Mapping[str, Any] = NOTHING) -> tuple[list[Any], dict[str, Any]]:

@@ -142,8 +142,8 @@ def _functions(
     """A function in the usual sizes; where it can be called with none of these, in those that kernels are made for."""
     widths = (spec.head_dim or WIDTHS[0],) if "head_dim" in stated else WIDTHS
     for step, width in product(STEPS, widths):
-        if caller.dtype is not None:
-            return
+        if caller.fits not in (None, (width, step)):
+            continue
         yield from function_readings(
             caller,
             facts,
@@ -152,7 +152,7 @@ def _functions(
             mask_meaning=said.mask_meaning,
             extra=dict(said.call),
             heads_said="num_heads" in stated,
-            width_said="head_dim" in stated or width != WIDTHS[0],
+            width_said="head_dim" in stated or (step, width) != (STEPS[0], widths[0]),
             step=step,
         )
 

@@ -20,13 +20,19 @@ if TYPE_CHECKING:
     from qkv.request import Request
 
 
+LONGEST = 1 << 20
+"""Tokens: beyond a million a single head's scores take days."""
+
+
 @click.command("check")
 @click.argument("target", metavar="FILE.py[:NAME] | DUMP", required=False)
 @click.argument("other", metavar="[DUMP]", required=False)
 @spec_options
 @candidate_options
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
-@click.option("--length", type=click.IntRange(min=2), help="tokens of one long sequence to judge too: 8192")
+@click.option(
+    "--length", type=click.IntRange(min=2, max=LONGEST), help="tokens of one long sequence to judge too: 8192"
+)
 @click.option("--dtype", type=click.Choice(get_args(DType)), help="the precision to run the candidate in")
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
 def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:

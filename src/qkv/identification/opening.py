@@ -53,6 +53,8 @@ def opened(
         CandidateError: it can't be called in any way, or mixes no tokens in any.
     """
     first_error: CandidateError | None = None
+    told_by_groups = False
+    box: Box | None = None
     ran: list[tuple[Box, Routing]] = []
     boxes = _boxes(host, facts, sizes_of, said)
     for _ in range(MOST_TRIES):
@@ -64,7 +66,10 @@ def opened(
         except CandidateError as error:
             if error.fatal:
                 raise
-            first_error = first_error or error
+            # What it says to heads that share keys is no answer where nobody said that they do.
+            grouped = box is not None and box.sizes.group_size > 1
+            if first_error is None or (told_by_groups and not grouped):
+                first_error, told_by_groups = error, grouped
             continue
         if routing.is_attention:
             return box, routing

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qkv.errors import CandidateError
 from qkv.identification.box import Box, Floats, Sizes
 
 TRIES = 8
@@ -96,6 +97,8 @@ class _Probe:
         self.key = rng.normal(size=(batch, sizes.num_kv_heads, sizes.tokens, sizes.head_dim))
         self.value = 1.0 + rng.random(size=(batch, sizes.num_kv_heads, sizes.tokens, sizes.value_dim))
         self.context = box.context(self.query, self.key, self.value)
+        if not np.isfinite(self.context).any():
+            raise CandidateError("what it gives is not a number anywhere, so nothing can be read from it")
         again = box.context(self.query, self.key, self.value, seed=1)
         self.random = not np.array_equal(self.context, again, equal_nan=True)
         self.seeds = range(TRIES) if self.random else (0,)

@@ -93,11 +93,6 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
     """
     reading, most = trial.reading, trial.reading.abilities.max_tokens
     name = f"length {length}"
-    if most is not None and most < length:
-        raise CandidateError(
-            f"it takes at most {most:,} tokens, and {length:,} were asked for",
-            hint=f"build it for more with --init, or ask for less: --length {most}",
-        )
     caller = reading.caller  # type: ignore[attr-defined]  # every reading of something that can be called has one
     run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)
     seen = _inputs(trial, name, length, run_in)
@@ -106,6 +101,14 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
         outcome = in_it.observe(seen)
     except NotApplicable:
         raise CandidateError(f"a sequence of {length:,} tokens can't be put into its arguments") from None
+    except CandidateError as error:
+        if most is None or most >= length or error.fatal:
+            raise
+        raise CandidateError(
+            f"it was built for {most:,} tokens, and {length:,} were asked for: {error.message}",
+            hint=f"build it for more with --init, or ask for less: --length {most}",
+            detail=error.detail,
+        ) from None
     probe = Probe(name, "what only length brings", seen)
     return Answer(reading.spec, probe, outcome.output, outcome.dtype, dtype, trial.judge_empty_rows)
 

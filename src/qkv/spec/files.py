@@ -62,7 +62,9 @@ def _mapping(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
     mapping = _parsed(file)
     if not isinstance(mapping, dict):
         raise no_fields(mapping, file.name)
-    if "schema" in mapping and isinstance(mapping.get("spec"), dict):  # an answer of qkv in JSON
+    if "schema" in mapping and "spec" in mapping:  # an answer of qkv in JSON
+        if not isinstance(mapping["spec"], dict):
+            raise SpecError(f"{file.name} is an answer that holds no spec: {mapping.get('why') or 'nothing was read'}")
         mapping = {name: value for name, value in mapping["spec"].items() if name != "sentence"}
     return mapping, file.name
 

@@ -44,6 +44,8 @@ def folder_contents(path: Path) -> Contents:
         )
     contents = {}
     for file in files:
+        if not file.is_file():  # a pipe would be waited for, and a link may lead to itself
+            raise CandidateError(f"{file} is no regular file", hint="copy the tensors themselves into the folder")
         with file.open("rb") as stream:
             stored = _header(cast("BinaryIO", stream), str(file), file.stat().st_size, partial(_from_file, file))
         contents[".".join(file.relative_to(path).with_suffix("").parts)] = stored
