@@ -98,6 +98,7 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         request: what is asked; of the spec's fields only sizes count.
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
     """
+    request.check_sizes()
     if is_dump(request.target):
         return identify_dump(of_dump(request, "identify"))
     if host is None:

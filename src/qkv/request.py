@@ -12,6 +12,11 @@ from qkv.adapters.host import Host
 from qkv.adapters.messages import DType, Hosting
 from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
+from qkv.errors import SpecError
+
+
+LARGEST = {"num_heads": 1024, "num_kv_heads": 1024, "head_dim": 2048, "value_dim": 2048, "embed_dim": 65536}
+"""Sizes beyond which no model goes."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,17 @@ class Request:
     def file(self) -> str:
         """The candidate's file; empty for an object."""
         return self.to_open.partition(".py")[0] + ".py" if self.from_file and ".py" in self.to_open else ""
+
+    def check_sizes(self) -> None:
+        """Nothing.
+
+        Raises:
+            SpecError: a size that is given is one of no attention, and would take hours or all memory to judge.
+        """
+        for name, most in LARGEST.items():
+            size = self.given.get(name)
+            if isinstance(size, int) and size > most:
+                raise SpecError(f"{name} is {size}, and candidates of at most {most:,} are judged. Give a smaller one")
 
     def host(self) -> Hosting:
         """Who holds the candidate: a process of its own for a file, this process for an object."""
