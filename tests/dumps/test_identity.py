@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dumped import SPEC, run_of, tensors_of, write
+from qkv.dumps.budget import Budget, SpentError
 from qkv.dumps.identity import identify_dump
 from qkv.dumps.judging import DumpRequest
 from qkv.oracle import run_stages
@@ -69,6 +70,14 @@ def test_numbers_are_named(tmp_path: Path) -> None:
     assert str(found.estimates["scale"]) == "0.0680414 = head_dim^-3/2"
 
 
+def test_a_number_read_at_low_precision_has_its_name(tmp_path: Path) -> None:
+    fields = {"head_dim": 32, "scale": 1 / 32, "softcap": 3.0, "causal": True}
+    _, found = identified(tmp_path, fields, queries=20, keys=20, dtype="float16")
+    assert found.spec is not None
+    assert found.spec.scale == 1 / 32
+    assert any(reading.startswith("scale 0.03125 = 1/head_dim (± ") for reading in found.readings)
+
+
 def test_slopes_and_sinks_of_each_head(tmp_path: Path) -> None:
     slopes = [0.5, 0.3, 0.2, 0.1]
     _, found = identified(tmp_path, {"alibi": slopes, "causal": True})
@@ -113,3 +122,42 @@ def test_nothing_fits(tmp_path: Path) -> None:
 def test_a_dump_that_can_not_be_read(tmp_path: Path) -> None:
     found = identify_dump(DumpRequest(str(tmp_path / "missing.npz")))
     assert (found.exit_code, "no such file" in found.why) == (4, True)
+
+
+def test_heads_that_the_shapes_show_come_before_heads_that_are_thought_of(tmp_path: Path) -> None:
+    spec = spec_from_mapping({"num_heads": 8, "num_kv_heads": 2, "head_dim": 16, "causal": True, "window": 5})
+    tensors = tensors_of(run_of(spec, batch=1, queries=24, keys=24), "THD")
+    found = identify_dump(DumpRequest(str(write(tmp_path / "dump.npz", tensors))))
+    assert (found.known, str(found.spec and found.spec.mask)) == (True, "causal & window(5)")
+    assert "axes are THD, 8 heads over 2 of key and value" in found.readings
+
+
+def test_where_the_output_has_a_nan_its_place_comes_first(tmp_path: Path) -> None:
+    tensors = tensors_of(run_of())
+    tensors["out"][1, 2, 3, 4] = np.nan
+    found = identify_dump(DumpRequest(str(write(tmp_path / "dump.npz", tensors))))
+    assert (found.known, found.exit_code, str(found.spec and found.spec.mask)) == (False, 3, "causal")
+    assert found.why.startswith("out holds 1 entry that is NaN or infinite, at [1, 2, 3, 4]; its other rows")
+
+
+@pytest.mark.parametrize(("ending", "said"), [(SpentError, "it was ended after"), (KeyboardInterrupt, "interrupted")])
+def test_a_search_that_ends_early_leaves_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: type[BaseException], said: str
+) -> None:
+    path = write(tmp_path / "dump.npz", tensors_of(run_of()))
+    asked = []
+
+    def check(budget: Budget) -> None:
+        asked.append(budget)
+        if len(asked) > 60:
+            raise ending
+
+    monkeypatch.setattr(Budget, "check", check)
+    found = identify_dump(DumpRequest(str(path)))
+    assert (found.known, str(found.spec and found.spec.mask)) == (True, "causal")
+    assert said in found.undecided[-1]
+    asked[:] = range(60)
+    tensors = tensors_of(run_of()) | {"k": tensors_of(run_of(seed=1))["k"]}
+    found = identify_dump(DumpRequest(str(write(tmp_path / "other.npz", tensors))))
+    assert (found.exit_code, said in found.undecided[-1]) == (3, True)
+    assert "--layout THD, --heads 8" in found.hint

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,7 +79,9 @@ def _of_key(layout: str, ndim: int) -> str:
 
 
 def arrangements(dump: Dump, spec: AttentionSpec, stated: frozenset[str], layout: str | None) -> list[Arrangement]:
-    """Every arrangement that fits the shapes and what was stated, the likeliest first.
+    """Every arrangement that fits the shapes and what was stated, the likeliest first of each order of axes in front.
+
+    Where the dump holds weights or scores, an arrangement that they contradict is none, if there is another.
 
     Args:
         dump: the tensors.
@@ -96,19 +100,30 @@ def arrangements(dump: Dump, spec: AttentionSpec, stated: frozenset[str], layout
     if not forms:
         raise _no_form(dump, layout)
     wrong: list[list[str]] = []
-    found: list[Arrangement] = []
+    by_form: list[list[Arrangement]] = []
     for form in forms:
         counts = [1] if layout in HEADLESS else _head_counts(dump, form, spec, stated)
-        for heads in counts:
-            fitting, errors = _fitted(form, heads, shapes, spec, stated)
-            wrong.append(errors)
-            found += fitting
+        tried = [_fitted(form, heads, shapes, spec, stated) for heads in counts]
+        by_form.append([one for fitting, _ in tried for one in fitting])
+        wrong += [errors for _, errors in tried]
+    # Heads that the shapes show come before numbers of heads that are only thought of.
+    found = [one for rank in zip_longest(*by_form) for one in rank if one is not None]
     if not found:
         listed = ", ".join(f"{dump.tensors[role].name} {shape}" for role, shape in shapes.items())
         errors = min(wrong, key=len)
         hint = "if another tensor is meant: --tensor output=NAME; the order of axes: --layout BTHD"
         raise CandidateError(f"the shapes don't go together ({listed}): {'; '.join(errors)}", hint=hint)
-    return found
+    return [one for one in found if _has_weights_of(dump, one)] or found
+
+
+def _has_weights_of(dump: Dump, one: Arrangement) -> bool:
+    """Whether the dump's weights and scores, of each head or averaged over heads, are as large as they would be."""
+    arrays = [array for role in ("weights", "scores") if (array := dump.array(role)) is not None]
+    rows = one.sizes["batch"] * one.sizes["queries"]
+    return all(
+        array.shape[-1] == one.sizes["keys"] and prod(array.shape[:-1]) in (rows * one.num_heads, rows)
+        for array in arrays
+    )
 
 
 def _no_form(dump: Dump, layout: str | None) -> CandidateError:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qkv.diagnosis import diagnose
 from qkv.dumps.arrangements import arrangements
+from qkv.dumps.budget import Budget, SpentError
 from qkv.dumps.handed import handed
 from qkv.dumps.judging import DumpRequest, facts_of
 from qkv.dumps.observed import DumpReading, spec_here
-from qkv.dumps.search import EXACT, Search, Tried
+from qkv.dumps.search import EXACT, NEAR, Search, Tried
 from qkv.dumps.tensors import read_dump
 from qkv.errors import CandidateError, SpecError
 from qkv.faults import Variant
@@ -25,6 +26,8 @@ from qkv.spec import AttentionSpec, describe
 
 MOST_RIVALS = 6
 MOST_READINGS = 6
+SECONDS = 20.0
+"""Time on the processor that the search may take."""
 NEAREST = 2
 """Specs that a fault is sought in where no spec gives the output."""
 
@@ -36,13 +39,11 @@ def identify_dump(request: DumpRequest) -> Identity:
         SpecError: the fields contradict themselves, or a tensor is given in a role that there is not.
     """
     words = CandidateWords(Path(request.target).name, request.target, kind="dump")
-    said = intention_from(request.given, False)
+    said, budget = intention_from(request.given, False), Budget(SECONDS)
     try:
-        searches = [Search(reading, said) for reading in _readings(request, said)]
+        searches = [Search(reading, said, budget) for reading in _readings(request, said)]
         words = replace(words, dtype=searches[0].reading.dtype)
-        # A reading under which the output is no mixture of the values is none, where there is another.
-        searches = [search for search in searches if search.sights] or searches
-        return replace(_found(searches), candidate=words, repeat=request.repeat)
+        return replace(_found(searches, request.advance), candidate=words, repeat=request.repeat)
     except CandidateError as error:
         return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=request.repeat)
 
@@ -59,26 +60,49 @@ def _readings(request: DumpRequest, said: Intention) -> list[DumpReading]:
                   for way in handed(dump, arrangement, request.mask_meaning)]  # fmt: skip
     if not found:
         raise CandidateError("what was said of the attention fits no reading of the shapes", hint="leave out --heads")
-    return found[:MOST_READINGS]
+    return found
 
 
-def _found(searches: Sequence[Search]) -> Identity:
-    """What the first search finds, the likely specs of all readings first; else a spec with a fault."""
-    ways: list[Callable[[Search], list[Tried]]] = [
-        lambda search: search.by_name(wide=False),
-        lambda search: search.by_numbers(),
-        lambda search: search.by_name(wide=True),
-    ]
-    for way in ways:
+WAYS: Mapping[str, Callable[[Search], list[Tried]]] = {
+    "the likely specs": lambda search: search.by_name(wide=False),
+    "numbers that nobody writes": lambda search: search.by_numbers(),
+    "the less likely masks": lambda search: search.by_name(wide=True),
+}
+"""How a spec is sought, in order: one way in all readings, then the next."""
+
+
+def _found(every: Sequence[Search], advance: Callable[[float], None]) -> Identity:
+    """What the first search finds; else a spec with a fault; what is known where it could not be finished."""
+    searches = every[:1]
+    try:
+        # A reading under which the output is no mixture of the values is none, where there is another.
+        searches = ([search for search in every if search.sights] or every)[:MOST_READINGS]
+        for way in WAYS.values():
+            for search in searches:
+                found = way(search)
+                if found:
+                    return _identity(search, found)
+                advance(1 / (len(WAYS) * len(searches)))
         for search in searches:
-            found = way(search)
-            if found:
-                return _identity(search, found)
+            by_fault = _by_fault(search)
+            if by_fault is not None:
+                return by_fault
+    except SpentError:
+        return _so_far(searches, f"it was ended after {SECONDS:.0f} s")
+    except KeyboardInterrupt:
+        return _so_far(searches, "it was interrupted")
+    return _unknown(searches)
+
+
+def _so_far(searches: Sequence[Search], ended: str) -> Identity:
+    """What is known where the search could not be finished."""
+    note = f"what the rest of the search would have found: {ended}"
     for search in searches:
-        by_fault = _by_fault(search)
-        if by_fault is not None:
-            return by_fault
-    return _unknown(searches[0])
+        found = search.so_far()
+        if found:
+            identity = _identity(search, found)
+            return replace(identity, undecided=[*identity.undecided, note])
+    return replace(_unknown(searches), undecided=[note])
 
 
 def _by_fault(search: Search) -> Identity | None:
@@ -99,12 +123,26 @@ def _in_words(variant: Variant) -> str:
     return f"{variant.fault.id} ({variant.note or variant.fault.title})"
 
 
-def _unknown(search: Search) -> Identity:
-    nearest = [*search.nearest, *search.plain()][0]
-    words = describe(_spoken(search, nearest))
-    why = f"no spec that was tried gives its output; the nearest is off by {nearest.share:.0%} of it: {words}"
-    hint = "dump the weights too, or fewer tokens than a value has channels: who sees whom can then be solved for"
-    return Identity(CandidateWords(""), why=why, hint=hint, readings=search.reading.assumptions)
+def _unknown(searches: Sequence[Search]) -> Identity:
+    nearest = {search: [*search.nearest, *search.plain()][0] for search in searches}
+    search = min(searches, key=lambda one: nearest[one].share)
+    spec, share = _spoken(search, nearest[search]), nearest[search].share
+    broken = search.reading.dump.tensors["output"].not_numbers
+    if broken and share <= NEAR[search.reading.dtype]:
+        why = f"{broken}; its other rows are those of this spec"
+        hint = "look for where the first of them is made, before attention or in it"
+        return Identity(CandidateWords(""), spec, why=why, hint=hint, readings=search.reading.assumptions)
+    why = f"no spec that was tried gives its output; the nearest is off by {share:.2g} of it: {describe(spec)}"
+    why = f"{broken}; {why}" if broken else why
+    return Identity(CandidateWords(""), why=why, hint=_hint(search), readings=search.reading.assumptions)
+
+
+def _hint(search: Search) -> str:
+    """What may help where no spec was found: how it is read, then what else could be dumped."""
+    hint = f"if it was misread ({search.reading.arrangement}): --layout THD, --heads 8, --kv-heads 2 say how it lies"
+    if "weights" in search.reading.dump.tensors:
+        return hint
+    return f"{hint}; else dump the weights too, or fewer tokens than a value has channels"
 
 
 def _identity(search: Search, found: Sequence[Tried]) -> Identity:
@@ -116,12 +154,16 @@ def _identity(search: Search, found: Sequence[Tried]) -> Identity:
     spec = _spoken(search, best)
     rivals = dict.fromkeys(describe(_spoken(search, one)) for one in found[1:])
     rivals.pop(describe(spec), None)
+    estimates = _estimates(search, best)
     return Identity(
         CandidateWords(""),
         spec,
         per_head=_per_head(spec, best),
-        estimates=_estimates(search, best),
-        readings=search.reading.assumptions,
+        estimates=estimates,
+        readings=[
+            *search.reading.assumptions,
+            *(f"{name} {one} (± {one.error:.1g})" for name, one in estimates.items()),
+        ],
         undecided=list(_undecided(search, best, run)),
         reproduced=observation.comparison.worst,
         probes=[ProbeResult("dump", "its one input", True, largest, allowed)],

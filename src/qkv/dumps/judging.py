@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -56,6 +56,7 @@ class DumpRequest:
         time_limit: seconds that reading it may take, where another process does.
         memory_limit: bytes that its tensors may take.
         repeat: the command that asks the same again.
+        advance: is told the share of the work done since it was told last, where identifying it takes long.
     """
 
     target: str
@@ -67,6 +68,7 @@ class DumpRequest:
     time_limit: float = 60.0
     memory_limit: int = 4 << 30
     repeat: str = ""
+    advance: Callable[[float], None] = lambda share: None
 
 
 @dataclass

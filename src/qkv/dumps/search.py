@@ -9,11 +9,12 @@ from itertools import islice
 
 import numpy as np
 
+from qkv.dumps.budget import Budget
 from qkv.dumps.fitting import Numbers, Target, fitted, start_numbers
 from qkv.dumps.judging import Held, held_to
 from qkv.dumps.observed import DumpReading, Part, narrowed
 from qkv.dumps.structures import FIRST, Sight, sights, structures
-from qkv.faults.constants import named, scale_names
+from qkv.faults.constants import scale_names
 from qkv.inference import Intention
 from qkv.masks import Causal, Everything
 from qkv.oracle import Run, run_stages
@@ -84,11 +85,12 @@ class Search:
     Args:
         reading: the reading; its spec has the sizes, and what the user said.
         said: what the user said.
+        budget: the time there is for it; where it is over, `SpentError` is raised and ``tried`` holds what was tried.
     """
 
-    def __init__(self, reading: DumpReading, said: Intention) -> None:
+    def __init__(self, reading: DumpReading, said: Intention, budget: Budget) -> None:
         spec = reading.spec.but(sinks=reading.spec.sinks or "sinks" in reading.handed.fields)
-        self.reading, self.said = replace(reading, spec=spec), said
+        self.reading, self.said, self._budget = replace(reading, spec=spec), said, budget
         self.part = self._part()
         small = self._small(spec)
         self.inputs, output = small.inputs(), small.output()
@@ -99,7 +101,8 @@ class Search:
     def _part(self) -> Part:
         sizes, spec = self.reading.arrangement.sizes, self.reading.spec
         large = spec.num_heads * sizes["queries"] * sizes["keys"] > SEARCHED
-        return Part(0 if sizes["batch"] > 1 else None, 0 if large and spec.kv_heads > 1 else None)
+        # The last sequence: where an axis is taken for that of sequences, it tells more than the first.
+        return Part(sizes["batch"] - 1 if sizes["batch"] > 1 else None, 0 if large and spec.kv_heads > 1 else None)
 
     def _small(self, spec: AttentionSpec) -> DumpReading:
         """The part that specs are tried on, under one of them."""
@@ -124,11 +127,21 @@ class Search:
         likely = sum(min(sum(one.family == family for one in self.sights), FIRST) for family in
                      {one.family for one in self.sights})  # fmt: skip
         seen = self.sights[likely : likely + MOST_WIDE] if wide else self.sights[:likely]
+        found: list[Tried] = []
         with np.errstate(all="ignore"):
-            found = [self._under_usual_scales(one) for one in structures(self.reading.spec, seen, self.said.stated)]
-            # The likely masks stay in front: a window that is too narrow may come near by what alibi hides.
-            self.tried += sorted(found, key=lambda tried: tried.share)
+            try:
+                for one in structures(self.reading.spec, seen, self.said.stated):
+                    self._budget.check()
+                    found.append(self._under_usual_scales(one))
+            finally:
+                # The likely masks stay in front: a window that is too narrow may come near by what alibi hides.
+                self.tried += sorted(found, key=lambda tried: tried.share)
             return self._right(found)
+
+    def so_far(self) -> list[Tried]:
+        """Of the specs with usual numbers that were tried those that give the whole dump's output."""
+        with np.errstate(all="ignore"):
+            return self._right(self.tried)
 
     def by_numbers(self) -> list[Tried]:
         """The nearest specs with estimated numbers that give the whole dump's output, the plainest first."""
@@ -152,19 +165,21 @@ class Search:
         return Target(self.inputs, self.rows, judged), start
 
     def _under_usual_scales(self, structure: AttentionSpec) -> Tried:
+        return min(self._by_scale(structure), key=lambda one: one.share)
+
+    def _by_scale(self, structure: AttentionSpec) -> Iterator[Tried]:
+        """The structure under each usual scale, the commonest first."""
         target, start = self._start(structure)
-        tried = []
         for name, scale in self._scales().items():
             numbers = Numbers(scale, structure.softcap)
-            tried.append(Tried(structure, numbers, target.share(target.off(start, numbers)), name))
-        return min(tried, key=lambda one: one.share)
+            yield Tried(structure, numbers, target.share(target.off(start, numbers)), name)
 
     def plain(self) -> list[Tried]:
         """The plain specs, tried whatever masks are possible: a fault of theirs may say why none is."""
         specs = [self.reading.spec] if "mask" in self.said.stated else [
             self.reading.spec.but(mask=mask) for mask in (Causal(), Everything())]  # fmt: skip
         with np.errstate(all="ignore"):
-            return [self._under_usual_scales(spec) for spec in specs]
+            return [next(self._by_scale(spec)) for spec in specs]
 
     def _scales(self) -> dict[str, float]:
         spec = self.reading.spec
@@ -178,18 +193,30 @@ class Search:
         """The nearest structures with these numbers and the scale estimated."""
         fitting = (one for one in self.tried if "slopes" not in what or not (one.structure.alibi or one.structure.rope))
         for tried in islice(fitting, MOST_FITTED):
+            self._budget.check()
             target, start = self._start(tried.structure)
             begins = start_numbers(tried.numbers.scale, what, start.scores, start.spec.num_heads)
-            numbers, share = min((fitted(target, start, begin) for begin in begins), key=lambda end: end[1])
-            numbers = _snapped(numbers, EXACT[self.reading.dtype])
-            share = target.share(target.off(start, numbers))
-            yield Tried(tried.structure, numbers, share, self._scale_name(numbers.scale))
+            numbers, _ = min((fitted(target, start, begin) for begin in begins), key=lambda end: end[1])
+            numbers = _snapped(numbers, self._error)
+            unnamed = Tried(tried.structure, numbers, target.share(target.off(start, numbers)))
+            name = self._scale_name(numbers.scale)
+            numbers = replace(numbers, scale=self._scale_names.get(name, numbers.scale))
+            named = Tried(tried.structure, numbers, target.share(target.off(start, numbers)), name)
+            yield named if named.share <= max(TWICE * unnamed.share, 1e-6) else unnamed
+
+    @property
+    def _error(self) -> float:
+        return EXACT[self.reading.dtype]
+
+    @cached_property
+    def _scale_names(self) -> dict[str, float]:
+        """Names of a scale, but for those of lengths: there is one length here."""
+        names = scale_names(self.reading.spec, self.inputs)
+        return {name: number for name, number in names.items() if "_len" not in name and "batch" not in name}
 
     def _scale_name(self, value: float) -> str:
-        spec, inputs = self.reading.spec, self.inputs
-        names = {name: number for name, number in scale_names(spec, inputs).items()
-                 if "_len" not in name and "batch" not in name}  # fmt: skip
-        return named(value, names, EXACT[self.reading.dtype]).partition(" = ")[2]
+        near = (name for name, number in self._scale_names.items() if abs(value - number) <= self._error * abs(number))
+        return next(near, "")
 
     def _right(self, tried: Sequence[Tried]) -> list[Tried]:
         """Those that give the whole dump, the plainest first."""

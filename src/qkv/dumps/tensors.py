@@ -41,6 +41,8 @@ class Tensor:
         if not len(places):
             return ""
         first = [int(place) for place in places[0]]
+        if len(places) == 1:
+            return f"{self.name} holds 1 entry that is NaN or infinite, at {first}"
         return f"{self.name} holds {len(places)} entries that are NaN or infinite, the first at {first}"
 
 

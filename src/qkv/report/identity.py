@@ -45,7 +45,7 @@ class Identity:
         reproduced: largest error of the oracle under ``spec`` against it on inputs that were not used for reading, in
             units of what rounding allows; None where there were none.
         probes: the inputs it was held against at the end.
-        why: why ``spec`` is None; empty otherwise.
+        why: why ``spec`` is None, or gives a part only; empty otherwise.
         hint: the next line to type.
         detail: the candidate's own traceback or output.
         repeat: the command that does it again.

@@ -75,6 +75,10 @@ def _sections(identity: Identity, verbose: bool) -> Iterator[tuple[str, Sequence
 
 def _in_short(identity: Identity) -> str:
     taken = [probe for probe in identity.probes if probe.agrees is not None]
+    if identity.candidate.kind == "dump":
+        if not taken:
+            return "nothing: no spec gives all of the dump's numbers"
+        return "the dump itself, the one input there is: this spec gives its numbers"
     if not taken:
         return "nothing: no fresh input was taken"
     same = sum(bool(probe.agrees) for probe in taken)
