@@ -181,6 +181,7 @@ def of_dump(request: Request, verb: str) -> DumpRequest:
         request.time_limit,
         request.memory_limit,
         request.command(verb),
+        request.advance,
     )
 
 
