@@ -60,6 +60,12 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
     base["strength"] = strength(trial.observations)
     if trial.changed:
         return Report(Verdict.WRONG, faults=[_inputs_changed(trial)], **base)
+    left = next((error for probe, error in trial.refused if probe.inputs.earlier is not None and error.detail), None)
+    if left is not None and any(map(_uses_its_cache, trial.observations)):
+        why = f"right for one sequence; after its own way of emptying its cache the next one fails: {left.message}"
+        note = "of the sequence before, which was emptied in part"
+        fault = _named_fault(Variant(CATALOGUE["cache-other-sequence"], {}, note), 0.0)
+        return Report(Verdict.WRONG, why=why, detail=left.detail, faults=[fault], **base)
     broken = trial.broken
     if broken is not None:
         probe, error = broken

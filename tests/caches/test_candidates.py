@@ -31,6 +31,7 @@ RIGHT = {
     "alibi_dict": "handed over",
     "moving_window": "kept by itself",
     "normed_keys": "handed over",
+    "lists_of_other_names": "kept by itself",
 }
 
 
@@ -262,6 +263,8 @@ PLANTS = [
         ("self.values[:, :, -(self.window - 1 + t) :]", "self.values[:, :, -self.window :]"),
     ),
     plant("window-missing", "moving_window", ("& (distance < self.window)", "")),
+    plant("cache-other-sequence", "lists_of_other_names", ("        self.looked_up.clear()\n", "")),
+    plant("cache-not-appended", "lists_of_other_names", ("if use_cache:", "if use_cache and t > 1:")),
     plant("cache-key-value-swapped", "tuple_cache", ("past_k, past_v = layer_past", "past_v, past_k = layer_past")),
     plant("cache-pointer-by-calls", "own_buffers", (MOVED_ON, "self.ptr_current_pos += 1")),
     plant("cache-other-sequence", "own_buffers", ("        self.cache_k, self.cache_v = None, None\n", "")),
@@ -348,6 +351,7 @@ LEFT_ALONE = {
     "cache_unused": ("right", "was not used: the call leaves nothing"),
     "one_token_apart": ("undecided", "was used"),
     "cross_cached": ("right", ""),
+    "weights_kept": ("right", ""),
 }
 
 

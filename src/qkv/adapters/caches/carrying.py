@@ -11,6 +11,7 @@ import numpy as np
 from qkv.adapters.caches.contents import contents, gone_on, moved
 from qkv.adapters.caches.making import emptied, fresh, set_up
 from qkv.adapters.messages import Array, Call, Fresh, Handed
+from qkv.adapters.tracebacks import one_line
 from qkv.errors import CandidateError
 
 
@@ -40,8 +41,13 @@ class Carrier:
         if not call.anew:
             return
         self._held.clear()
-        handed = any(isinstance(value, Handed) for value in [*call.args, *call.kwargs.values()])
-        if not handed and not emptied(self._candidate, call.room, self._dtype) and call.anew == "emptied":
+        if any(isinstance(value, Handed) for value in [*call.args, *call.kwargs.values()]):
+            return
+        try:
+            done = emptied(self._candidate, call.room, self._dtype)
+        except Exception as error:  # noqa: BLE001 - what empties it may be meant for other arguments
+            raise CandidateError(f"emptying its cache raised {one_line(error)}") from None
+        if not done and call.anew == "emptied":
             raise CandidateError("it keeps a cache of its own, and has no method that empties it", hint="reset_cache()")
 
     def filled(self, value: Any) -> Any:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from qkv.adapters.binding import MaskForm, Signature, handed_mask
-from qkv.adapters.caches.ways import Array, Room, Way, asks_for_one, is_of_a_cache, is_overwritten, ways_of
+from qkv.adapters.binding import MaskForm, NotApplicable, Signature, handed_mask
+from qkv.adapters.caches.ways import (
+    Array,
+    Room,
+    Way,
+    asks_for_one,
+    is_of_a_cache,
+    is_overwritten,
+    speaks_of_one,
+    ways_of,
+)
 from qkv.adapters.calling import Caller, Outcome, found, outcome
 from qkv.adapters.messages import Call, Facts, Handed, Reply
 from qkv.errors import CandidateError
@@ -35,12 +44,14 @@ class Caching:
         ways: ways to exercise it; the one that went well comes first.
         overwritten: whether a cache that the candidate keeps needs no emptying.
         required: whether there is no call without it.
+        said: whether anything of the candidate's speaks of one.
         proven: whether a cache that it keeps was seen to hold something of the tokens.
     """
 
     ways: list[Way] = field(default_factory=list)
     overwritten: bool = False
     required: bool = False
+    said: bool = True
     proven: bool = False
 
     @classmethod
@@ -48,7 +59,8 @@ class Caching:
         """What a candidate says of its cache."""
         ways = ways_of(signature, facts)
         required = any(signature.has(role) and signature.roles[role].required for role in ROLES)
-        return cls(ways, is_overwritten(signature, facts), bool(ways) and required)
+        said = required or any(way.kind != "own" for way in ways) or speaks_of_one(signature, facts)
+        return cls(ways, is_overwritten(signature, facts), bool(ways) and required, said)
 
     @property
     def how(self) -> Literal["", "handed", "kept"]:
@@ -86,6 +98,7 @@ def observed(reading: Cached, inputs: Inputs, seed: int) -> Outcome:
     """What a candidate gives for a sequence that is handed over in chunks.
 
     Raises:
+        NotApplicable: nothing speaks of a cache, and none shows.
         CandidateError: it fails under every way of exercising its cache; the error is that of the likeliest.
     """
     caching, first_error = reading.caching, None
@@ -99,20 +112,27 @@ def observed(reading: Cached, inputs: Inputs, seed: int) -> Outcome:
         else:
             caching.ways = [way, *(other for other in caching.ways if other is not way)]
             return given
-    assert first_error is not None
+    if first_error is None or not (caching.said or caching.proven):
+        caching.ways = []
+        raise NotApplicable("it has no cache")
     raise first_error
 
 
 def _observed(reading: Cached, way: Way, inputs: Inputs, seed: int) -> Outcome:
     earlier = [] if inputs.earlier is None else _parts(inputs.earlier)
     parts = _parts(inputs)
-    calls = [_call(reading, way, part, seed) for part in (*earlier, *parts)]
+    together = [*earlier, *parts]
+    calls = [_call(reading, way, part, seed) for part in together]
     if earlier:
         begins = calls[len(earlier)]
         calls[len(earlier)] = replace(begins, anew="overwritten" if reading.caching.overwritten else "emptied")
     reply, dtype = reading.caller.request(replace(calls[0], then=calls[1:]))
     if way.kind == "own" and len(calls) > 1 and not reading.caching.proven:
-        _prove(reading, way, inputs, seed, reply)
+        if not (
+            _holds_tokens(reading, way, together, seed, reply) or _reaches_on(reading, way, together[0], calls, reply)
+        ):
+            raise CandidateError("it keeps no keys and values from one call to the next")
+        reading.caching.proven = True
     replies = [reply, *reply.then][len(earlier) :]
     outputs = [found(one, *reading.shaped(part)) for one, part in zip(replies, parts, strict=True)]
     whole = np.concatenate([output.array for output in outputs], axis=1)
@@ -148,21 +168,23 @@ def _wide_mask(reading: Cached, part: Inputs, room: Room) -> Array:
 
 def _negated(inputs: Inputs) -> Inputs:
     """Other tokens of the same shapes."""
-    return inputs.map(lambda array: -array if array.dtype.kind == "f" else array).but(earlier=None)
+    return inputs.map(lambda array: -array if array.dtype.kind == "f" else array)
 
 
-def _prove(reading: Cached, way: Way, inputs: Inputs, seed: int, reply: Reply) -> None:
-    """Nothing, if what the candidate kept may be keys and values: it differs with the tokens, unlike masks and tables.
-
-    Raises:
-        CandidateError: it kept no such thing.
-    """
+def _holds_tokens(reading: Cached, way: Way, parts: Sequence[Inputs], seed: int, reply: Reply) -> bool:
+    """Whether the candidate kept what may be keys and values: it differs with the tokens, unlike masks and tables."""
     asked_for = asks_for_one(reading.signature)
     names = [name for name in reply.kept if is_of_a_cache(name, asked_for=asked_for)]
-    if names:
-        other = [_call(reading, way, part, seed) for part in _parts(_negated(inputs))]
-        again, _ = reading.caller.request(replace(other[0], then=other[1:]))
-        names = [name for name in names if again.kept.get(name) != reply.kept[name]]
     if not names:
-        raise CandidateError("it keeps no keys and values from one call to the next")
-    reading.caching.proven = True
+        return False
+    other = [_call(reading, way, _negated(part), seed) for part in parts]
+    again, _ = reading.caller.request(replace(other[0], then=other[1:]))
+    return any(again.kept.get(name) != reply.kept[name] for name in names)
+
+
+def _reaches_on(reading: Cached, way: Way, first: Inputs, calls: Sequence[Call], reply: Reply) -> bool:
+    """Whether a call gives other numbers after other tokens: whatever it is called, something is kept and read."""
+    other = _call(reading, way, _negated(first), calls[0].seed)
+    again, _ = reading.caller.request(replace(other, then=calls[1:]))
+    pairs = zip(reply.then[0].returned, again.then[0].returned, strict=True)
+    return any(not np.array_equal(one.array, two.array, equal_nan=True) for one, two in pairs)

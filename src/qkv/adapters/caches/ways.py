@@ -132,7 +132,7 @@ def _kinds(signature: Signature, facts: Facts) -> Iterator[Kind]:
     elif signature.has("k_cache", "v_cache") and (signature.has("key") or signature.has("x")):
         sized = signature.has("cache_lens") or signature.has("query_offset") or signature.has("position_ids")
         yield from ("room", "empty", "none") if sized else ("none", "empty", "room")
-    elif keeps_one(signature, facts):
+    elif facts.what != "function":
         yield "own"
 
 
@@ -143,10 +143,8 @@ def _keys(signature: Signature, facts: Facts) -> Iterator[str]:
         yield from re.findall(rf"\b{name}\s*\[\s*[\"'](\w+)[\"']\s*\]", facts.source)
 
 
-def keeps_one(signature: Signature, facts: Facts) -> bool:
-    """Whether a candidate may keep a cache of its own, by the names of what it holds."""
-    if facts.what == "function":
-        return False
+def speaks_of_one(signature: Signature, facts: Facts) -> bool:
+    """Whether a name of the candidate's speaks of a cache of its own; one of another name is known by what it does."""
     names = [*facts.arrays, *facts.attributes, *re.findall(r"self\.(\w+)", facts.source)]
     return signature.has("use_cache") or any(is_of_a_cache(name, asked_for=asks_for_one(signature)) for name in names)
 
