@@ -27,6 +27,7 @@ FLAWS: dict[str, tuple[str, str]] = {
     "swapped": ("gradients-swapped", "dk"),
     "no gradient of the key": ("gradient-detached", "dk"),
     "batch summed": ("gradient-batch", "dv"),
+    "last queries of blocks of 64": ("gradient-block", "dq"),
     "a fault without a name": ("gradient-only", "dv"),
 }
 
@@ -55,6 +56,10 @@ def attention_with(flaw: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
             p = p if flaw == "no mask" else p.masked_fill(hidden, 0.0)
             dp, rows = d_out @ value.mT, -2 if flaw == "delta over the wrong axis" else -1
             delta = 0.0 if flaw == "no delta" else (p * dp).sum(rows, keepdim=True)
+            if flaw == "last queries of blocks of 64":
+                full = max(query.shape[-2] // 64 * 64, min(64, query.shape[-2]))
+                p, delta = p.clone(), delta * (torch.arange(query.shape[-2]) < full)[:, None]
+                p[..., full:, :] = 0.0
             ds = p * (dp - delta)
             if flaw == "no mask":
                 ds = p * (dp - (d_out * output).sum(-1, keepdim=True))

@@ -63,15 +63,21 @@ def _last(size: int, count: int) -> int:
     ),
 )
 def gradient_block(spec: AttentionSpec) -> BackwardWays:
-    """Only the first or the last block, all but the last, only the diagonal ones, or all but those."""
+    """Only the first or the last block, all but the last or all full ones, the diagonal ones, or all but those."""
     for size in SIZES:
         for note, names, along_keys in (
-            ("dq: of {} keys", ("query",), True), ("dk and dv: of {} queries", ("key", "value"), False),
-            ("dk: of {} queries", ("key",), False), ("dv: of {} queries", ("value",), False),
+            ("dq, dk and dv: {} of queries", ("query", "key", "value"), False),
+            ("dq, dk and dv: {} of keys", ("query", "key", "value"), True),
+            ("dq: {} of keys", ("query",), True), ("dk and dv: {} of queries", ("key", "value"), False),
+            ("dk: {} of queries", ("key",), False), ("dv: {} of queries", ("value",), False),
         ):  # fmt: skip
             for words, kept in _kept_blocks(size, along_keys).items():
                 yield f"{note.format(words)}, in blocks of {size}", _summed(kept, *names)
         for words, names in (("dq", ("query",)), ("dk and dv", ("key", "value"))):
+            yield (
+                f"{words}: the rows of an unfilled last block of {size} get nothing",
+                _rows_left_out(_full(size), names),
+            )
             yield (
                 f"{words}: the blocks of {size} on the diagonal are left out",
                 _summed(lambda run, q, k, size=size: q // size != k // size, *names),  # type: ignore[misc]
@@ -80,29 +86,44 @@ def gradient_block(spec: AttentionSpec) -> BackwardWays:
                 f"{words}: only the blocks of {size} on the diagonal count",
                 _summed(lambda run, q, k, size=size: q // size == k // size, *names),  # type: ignore[misc]
             )
-            yield f"{words}: the last rows, of a block of {size}, get nothing", _rows_left_out(size, names)
+            yield f"{words}: the last rows, of a block of {size}, get nothing", _rows_left_out(_but_last(size), names)
+
+
+Which = Callable[[Array, int], Array]
+"""Which of some queries or keys are kept, of their places and of how many there are."""
+
+
+def _but_last(size: int) -> Which:
+    return lambda at, count: at < _last(size, count)
+
+
+def _full(size: int) -> Which:
+    """All but a last block that isn't full, unless it is the only one."""
+    return lambda at, count: at < max(count // size * size, min(size, count))
 
 
 def _kept_blocks(size: int, along_keys: bool) -> dict[str, Kept]:
-    def of(keep: Callable[[Array, int], Array]) -> Kept:
+    def of(keep: Which) -> Kept:
         return lambda run, q, k: keep(k, k.shape[1]) if along_keys else keep(q, q.shape[0])
 
     return {
         "only the first block": of(lambda at, count: at < size),
         "only the last block": of(lambda at, count: at >= _last(size, count)),
-        "all but the last block": of(lambda at, count: at < _last(size, count)),
+        "all but the last, unfilled block": of(_full(size)),
+        "all but the last block": of(_but_last(size)),
         "all but the first block": of(lambda at, count: at >= size),
     }
 
 
-def _rows_left_out(size: int, names: tuple[str, ...]) -> BackwardReplacements:
+def _rows_left_out(kept: Which, names: tuple[str, ...]) -> BackwardReplacements:
     """Rows of the last block are never stored."""
 
     def cut(run: Run, gradient: Array) -> Array:
         count = gradient.shape[-2]
-        if count <= size:
+        stored = kept(run.xp.arange(count), count)
+        if not run.xp.any(stored) or run.xp.all(stored):
             raise impossible("there is one block only")
-        return gradient * run.xp.astype(run.xp.arange(count) < _last(size, count), gradient.dtype)[:, None]
+        return gradient * run.xp.astype(stored, gradient.dtype)[:, None]
 
     return before(Stage.POSITION, each(cut, *names))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from qkv.findings import report_on
 from qkv.gradients.comparison import GradientExpectation, GradientObservation, off
 from qkv.gradients.diagnosis import diagnose_gradients
 from qkv.gradients.findings import right_report, watched_report, wrong_report
-from qkv.gradients.probes import GradientProbe, gradient_probes, wide_heads
+from qkv.gradients.probes import GradientProbe, gradient_probes, several_blocks, wide_heads
 from qkv.report import ProbeResult, Report, Verdict
 from qkv.settling import Trial
 
@@ -68,7 +69,7 @@ def run_backwards(trial: Trial) -> Backwards:
 
 def _asked(trial: Trial) -> Iterator[tuple[Trial, GradientProbe]]:
     able = trial.reading.abilities
-    for probe in gradient_probes(trial.setting):
+    for probe in chain(gradient_probes(trial.setting), several_blocks(trial.setting)):
         yield trial, probe
     if able.free_sizes:
         wide = trial.resized(able.num_heads, able.num_kv_heads, 256, 256)

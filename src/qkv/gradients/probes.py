@@ -77,6 +77,13 @@ def wide_heads(setting: Setting) -> Iterator[GradientProbe]:
         yield GradientProbe(_probe("head-dim 256", "kernels for wide heads", inputs, optional=True))
 
 
+def several_blocks(setting: Setting) -> Iterator[GradientProbe]:
+    """As many tokens as leave a block of 16, 32 or 64 unfilled behind full ones."""
+    if setting.tokens(83) > 64:
+        inputs = setting.inputs("several blocks", queries=setting.tokens(83))
+        yield GradientProbe(_probe("several-blocks", "a last block that isn't full", inputs, optional=True))
+
+
 def _ordinary(setting: Setting) -> Iterator[GradientProbe]:
     able = setting.abilities
     inputs = setting.inputs("gradients", queries=setting.tokens(7))
