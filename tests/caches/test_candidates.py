@@ -265,6 +265,8 @@ PLANTS = [
     plant("window-missing", "moving_window", ("& (distance < self.window)", "")),
     plant("cache-other-sequence", "lists_of_other_names", ("        self.looked_up.clear()\n", "")),
     plant("cache-not-appended", "lists_of_other_names", ("if use_cache:", "if use_cache and t > 1:")),
+    plant("padding-off-by-one", "filled_caches", ("< cache_seqlens[:, None]", "<= cache_seqlens[:, None]")),
+    plant("padding-missing", "filled_caches", ('scores.masked_fill(~valid[:, None, None], float("-inf"))', "scores")),
     plant("cache-key-value-swapped", "tuple_cache", ("past_k, past_v = layer_past", "past_v, past_k = layer_past")),
     plant("cache-pointer-by-calls", "own_buffers", (MOVED_ON, "self.ptr_current_pos += 1")),
     plant("cache-other-sequence", "own_buffers", ("        self.cache_k, self.cache_v = None, None\n", "")),
@@ -347,6 +349,7 @@ def test_numbers_that_nothing_explains_are_wrong_where_other_splits_are_right(tm
 
 
 LEFT_ALONE = {
+    "filled_caches": ("right", ""),
     "masks_kept": ("right", "was not used: it keeps no keys and values"),
     "cache_unused": ("right", "was not used: the call leaves nothing"),
     "one_token_apart": ("undecided", "was used"),

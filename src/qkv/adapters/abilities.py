@@ -7,8 +7,8 @@ from typing import Literal
 
 from qkv.oracle import Array, Parameters
 
-Extra = Literal["mask", "padding", "documents", "bias", "sinks", "source"]
-"""What may come along with the tokens, see :class:`qkv.oracle.Inputs`."""
+Extra = Literal["mask", "padding", "cache_lens", "documents", "bias", "sinks", "source"]
+"""What may come along with the tokens, see :class:`qkv.oracle.Inputs`; ``cache_lens`` says how many keys count."""
 
 
 @dataclass(frozen=True)

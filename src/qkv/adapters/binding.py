@@ -110,12 +110,19 @@ class Signature:
             found |= {"mask", "padding", "documents"}
         if self.has("padding") or self.has("lengths"):
             found.add("padding")
+        if self.counts_keys:
+            found.add("cache_lens")
         if self.has("cu_seqlens"):
             found.add("documents")
         for role in ("documents", "bias", "sinks"):
             if self.has(role):
                 found.add(role)
         return frozenset(found)
+
+    @property
+    def counts_keys(self) -> bool:
+        """Whether an argument says for each sequence how many of the keys count, which come from a cache already."""
+        return self.has("cache_lens") and not self.has("k_cache") and self.roles["cache_lens"].annotation != "int"
 
     def bound(self, giver: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments of a call.
@@ -258,7 +265,7 @@ def _required(signature: Signature, role: str, head_dim: int | None) -> Any:
 
 def handed_mask(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Array:
     """What a mask argument must say: all of the mask, but for the parts that have an argument of their own."""
-    if signature.has("padding") or signature.has("lengths"):
+    if signature.has("padding") or signature.has("lengths") or signature.counts_keys:
         inputs = inputs.but(is_token=None)
     if signature.has("causal") and spec.mask == Causal():
         spec = spec.but(mask=Everything())
@@ -300,6 +307,8 @@ def _position_ids(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> 
 def _cache_lens(signature: Signature, inputs: Inputs) -> Any:
     """How many tokens the caches hold already, one number for each sequence; all of them where they are the keys."""
     query_len, key_len = inputs.lengths
+    if signature.counts_keys and inputs.is_token is not None:
+        return _right_padded_lengths(inputs.is_token).astype(np.int32)
     if not signature.roles["cache_lens"].required and not inputs.steps:
         return LEAVE
     held = key_len - query_len if signature.has("k_cache") else key_len

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from qkv.masks import SlidingWindow
 from qkv.oracle import Inputs
 from qkv.probes.probe import Probe, Setting, probe
@@ -46,6 +48,19 @@ def second_sequence(setting: Setting) -> Iterator[Probe]:
         for one in _in_steps(setting, "second-sequence", lambda tokens: (tokens - 3, 1, 1, 1)):
             inputs = one.inputs.but(earlier=_inputs(setting, "earlier", 3).but(steps=(2, 1)))
             yield Probe(one.name, "keys and values of another sequence", inputs, optional=True)
+
+
+@probe
+def shorter_caches(setting: Setting) -> Iterator[Probe]:
+    """Caches with room for more tokens than they hold, each with its own number: what lies behind them is no key."""
+    spec, able = setting.spec, setting.abilities
+    placed = spec.rope is not None or spec.alibi is not None or spec.relative_bias is not None
+    if "cache_lens" not in able.takes or not able.batched or placed or spec.masks(SlidingWindow):
+        return  # the query of another length would stand at another place
+    tokens = setting.tokens(9)
+    is_token = np.arange(tokens) < np.array([[tokens - 4], [tokens - 1]])
+    inputs = setting.inputs("shorter-caches", queries=1, keys=tokens, is_token=is_token)
+    yield Probe("shorter-caches", "slots of a cache that hold no token", inputs, optional=True)
 
 
 def _in_steps(setting: Setting, name: str, steps: Callable[[int], tuple[int, ...]], least: int = 7) -> Iterator[Probe]:
