@@ -18,6 +18,8 @@ from qkv.debugger import check, compare_dumps
 from qkv.dumps.inside import log_sum_exp
 from qkv.faults import CATALOGUE
 from qkv.oracle import Run
+from qkv.report.terminal import as_text
+from qkv.spec import spec_from_mapping
 from qkv.vocabulary import Stage
 
 Qkv = Callable[..., subprocess.CompletedProcess[str]]
@@ -179,6 +181,23 @@ def test_two_dumps_part_at_a_stage(tmp_path: Path) -> None:
     assert {probe.name: probe.agrees for probe in report.probes} == {
         "query": True, "key": True, "value": True, "scores": True, "lse": True, "weights": False, "output": False
     }  # fmt: skip
+
+
+def test_two_dumps_without_a_spec_are_called_by_their_names(tmp_path: Path) -> None:
+    right = tensors_of(run_of(spec_from_mapping({**FIELDS, "rope": "halves"})))
+    paths = [write(tmp_path / "a.npz", right), write(tmp_path / "b.npz", {**right, "out": right["out"] + 0.1})]
+    report = compare_dumps(*paths)
+    assert report.sides == ("a.npz", "b.npz")
+    assert "which of the two is right can't be told: no spec was given" in report.why
+    text = as_text(report, 200)
+    assert "output differ first at sequence 0, head 0, row 0, entry 0: a.npz" in text
+    assert "expected" not in text
+
+
+def test_weights_rule_readings_of_the_axes_out(tmp_path: Path) -> None:
+    run = run_of(spec_from_mapping({**FIELDS, "rope": "halves"}), queries=6, keys=6)
+    report = check(write(tmp_path / "a.npz", with_insides(run)))
+    assert "axes are BHTD, 6 heads over 2 of key and value" in report.assumptions
 
 
 def test_two_dumps_of_other_inputs_or_sizes(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_what_says_nothing_may_be_either(attributes: dict[str, Any]) -> None:
     first, second = meant(module("Attention", **attributes))
     assert (first.spec.mask, second.spec.mask) == (ANY, CAUSAL)
     assert [one.startswith("not causal: nothing says so") for one in first.assumptions] == [True]
-    assert second.assumptions == ("causal: nothing says so but its numbers",)
+    assert second.assumptions == ("causal: nothing says so; its numbers come nearest to that",)
 
 
 def test_a_window_alone_may_be_two_sided_or_causal() -> None:

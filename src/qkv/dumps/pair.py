@@ -197,7 +197,7 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
     why = f"{kind}: {first.role}, at sequence {batch}, head {head}, row {row}, entry {entry}"
     rows = [
         RowPair(
-            f"{first.role}, row {row} of head {head}, of {names[0]} and {names[1]}",
+            f"{first.role}, row {row} of head {head}",
             left[batch, head, row],
             right[batch, head, row],
         )
@@ -217,26 +217,42 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
             float(right[batch, head, row, entry]),
         ),
         rows=rows,
+        sides=_told_apart(*names),
         spread=describe_spread(first.wrong.transpose(0, 2, 1), np.ones_like(first.wrong.transpose(0, 2, 1))),
         wrong=[[bool(one) for one in of_head] for of_head in first.wrong[batch]],
         why=why,
     )
-    return _with_verdicts(report, reports, first)
+    return _with_verdicts(report, reports, bool(request.given))
 
 
-def _with_verdicts(report: Report, reports: dict[str, Report], first: Difference) -> Report:
-    """The report, with which of the two is right under the spec, and the fault of the one that is not."""
+def _told_apart(left: str, right: str) -> tuple[str, str]:
+    """Two files by their names; by all of their paths where these are the same."""
+    names = Path(left).name, Path(right).name
+    return names if names[0] != names[1] else (left, right)
+
+
+def _with_verdicts(report: Report, reports: dict[str, Report], given: bool) -> Report:
+    """The report, with which of the two is right, and the fault of the one that is not.
+
+    Args:
+        report: the report on their difference.
+        reports: the report on each by its name.
+        given: whether anything was said of what they are meant to compute.
+    """
+    meant = "the spec" if given else "what such dumps are usually meant for (no spec was given)"
     right = [name for name, one in reports.items() if one.verdict is Verdict.RIGHT]
     if len(right) == 1:
         other = next(name for name in reports if name not in right)
         theirs = reports[other]
-        why = f"{report.why}; {right[0]} is right under the spec, and {other} is not"
+        why = f"{report.why}; {right[0]} is right under {meant}, and {other} is not"
         if other == next(iter(reports)):
             report = _turned(report)
         return replace(
             report, why=why, faults=theirs.faults, alternatives=theirs.alternatives, spec=theirs.spec or report.spec
         )
-    said = "both agree with the spec in the output" if right else "neither agrees with the spec"
+    said = f"{'both agree' if right else 'neither agrees'} with {meant}{' in the output' if right else ''}"
+    if not given and not right:
+        said = "which of the two is right can't be told: no spec was given"
     hint = "say what is meant: --causal, --spec FILE; or qkv identify on each of them"
     return replace(report, why=f"{report.why}; {said}", hint="" if right else hint)
 
@@ -245,5 +261,6 @@ def _turned(report: Report) -> Report:
     """The report with the second dump's numbers as what is expected."""
     first = report.first_disagreement
     assert first is not None
-    rows = [RowPair(f"{row.title}, the second one first", row.got, row.expected) for row in report.rows]
-    return replace(report, first_disagreement=replace(first, expected=first.got, got=first.expected), rows=rows)
+    rows = [RowPair(row.title, row.got, row.expected) for row in report.rows]
+    first, sides = replace(first, expected=first.got, got=first.expected), (report.sides[1], report.sides[0])
+    return replace(report, first_disagreement=first, rows=rows, sides=sides)

@@ -88,7 +88,7 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
         return
     bare = _joined(SlidingWindow(size) if size else Everything(), said.given.get("prefix") if size else None, documents)
     yield said.noting(f"not causal{',' if more else ''}{more}: nothing says so (--causal if it should be)", mask=bare)
-    yield said.assuming(f"causal{more}: nothing says so but its numbers", mask=causal)
+    yield said.assuming(f"causal{more}: nothing says so; its numbers come nearest to that", mask=causal)
 
 
 def _joined(mask: Mask, prefix: int | None, documents: bool) -> Mask:

@@ -147,6 +147,7 @@ class Report:
         detail: the candidate's own traceback or output.
         first_disagreement: where it is wrong first.
         rows: that row's weights and context, as they should be and as they are.
+        sides: whose numbers ``expected`` and ``got`` are; of two dumps the names of the files.
         spread: which rows are wrong, in words.
         wrong: which rows are wrong, as rows of booleans per head: ``wrong[head][query]``, of the first wrong sequence.
         only_when: the rule for the sizes at which it is wrong, where it is right at others: ``key_len > 64``.
@@ -168,6 +169,7 @@ class Report:
     detail: str = ""
     first_disagreement: Disagreement | None = None
     rows: Sequence[RowPair] = ()
+    sides: tuple[str, str] = ("expected", "got")
     spread: str = ""
     wrong: Sequence[Sequence[bool]] = ()
     only_when: str | None = None

@@ -32,6 +32,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "detail": report.detail,
         "first_disagreement": None if report.first_disagreement is None else asdict(report.first_disagreement),
         "rows": [asdict(row) for row in report.rows],
+        "sides": list(report.sides),
         "spread": report.spread,
         "wrong": [list(head) for head in report.wrong],
         "only_when": report.only_when,

@@ -106,26 +106,32 @@ def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, Re
 def _where(report: Report, room: int) -> RenderableType:
     first = report.first_disagreement
     assert first is not None
+    expected, got = report.sides
+    probe = "" if report.candidate.kind == TWO_DUMPS else f"   (probe: {first.probe})"
+    place = f"{first.probe} differ first at {_entry(first)}" if not probe else _place(first)
     lines: list[RenderableType] = [
         Text.assemble(
-            f"{_place(first)}: expected ",
+            f"{place}: {expected} ",
             (number(first.expected), "green"),
-            ", got ",
+            f", {got} ",
             (number(first.got), "red"),
-            (f"   (probe: {first.probe})", "dim"),
+            (probe, "dim"),
         ),
         Text(report.spread),
     ]
     inside = ([] if first.head is None else [f"head {first.head}"]) + (
         [] if first.key is None else [f"its weight on token {first.key}"]
     )
-    if inside and first.tensor == "output":
+    if inside and first.tensor == "output" and probe:
         lines.append(Text(f"first wrong inside: {', '.join(inside)}"))
-    lines += [_side_by_side(pair.title, pair.expected, pair.got, room) for pair in _unlike(report.rows)]
+    lines += [_side_by_side(pair, report.sides, room) for pair in _unlike(report.rows)]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
 
+
+TWO_DUMPS = "two dumps"
+"""The kind of what is judged where two dumps are held against each other."""
 
 GRADIENTS_OF = {"dq": "query", "dk": "key", "dv": "value"}
 
@@ -146,6 +152,11 @@ def _place(first: Disagreement) -> str:
     return f"gradient of {name} is wrong first at {token}, channel {first.channel}"
 
 
+def _entry(first: Disagreement) -> str:
+    """Where the first entry stands in which two dumps differ, in words."""
+    return f"sequence {first.batch}, head {first.head}, row {first.query}, entry {first.channel}"
+
+
 def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
     """The pairs of rows, one of those that show the same numbers."""
     kept: list[RowPair] = []
@@ -156,16 +167,16 @@ def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
     return kept
 
 
-def _side_by_side(title: str, expected: Sequence[float], got: Sequence[float], room: int) -> RenderableType:
-    width = 1 + max(len(number(value)) for row in (expected, got) for value in row[:MOST_CHANNELS])
-    most = max(1, min(MOST_CHANNELS, (room - 13) // width))
-    more = len(expected) > most
+def _side_by_side(pair: RowPair, sides: tuple[str, str], room: int) -> RenderableType:
+    width = 1 + max(len(number(value)) for row in (pair.expected, pair.got) for value in row[:MOST_CHANNELS])
+    most = max(1, min(MOST_CHANNELS, (room - 5 - max(map(len, sides))) // width))
+    more = len(pair.expected) > most
     table = Table.grid(padding=(0, 1))
-    for name, row, style in (("expected", expected, "green"), ("got", got, "red")):
+    for name, row, style in zip(sides, (pair.expected, pair.got), ("green", "red"), strict=True):
         shown = [number(value) for value in row[:most]]
         table.add_row(Text(name, style="dim"), *(Text(value, style=style, justify="right") for value in shown),
                       Text("…" if more else "", style="dim"))  # fmt: skip
-    return Group(Text(title, style="dim"), Padding(table, (0, 0, 0, 2)))
+    return Group(Text(pair.title, style="dim"), Padding(table, (0, 0, 0, 2)))
 
 
 def _picture(wrong: Sequence[Sequence[bool]]) -> RenderableType:
