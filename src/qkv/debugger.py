@@ -141,6 +141,13 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
     """
     spec_from_mapping(request.given)
+    request.check_sizes()
+    asked_of_calls = {
+        "gradients": request.gradients, "length": request.length, "dtype": request.dtype, "sweep": request.sweep,
+    }  # fmt: skip
+    if is_dump(request.target) and any(asked_of_calls.values()):
+        names = ", ".join(name for name, asked in asked_of_calls.items() if asked)
+        raise SpecError(f"{names}: only what can be called can be asked for it, and {request.target} is a dump")
     if request.tensors and not is_dump(request.target):
         raise SpecError(f"tensors are named for a dump, and {request.target} is none. Leave --tensor out")
     if is_dump(request.target):
