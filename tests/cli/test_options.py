@@ -98,3 +98,16 @@ def test_memory_is_read_with_its_unit(pair: tuple[str, Any]) -> None:
     from qkv.cli.values import Memory
 
     assert Memory().convert(pair[0], None, None) == pair[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--heads", "60000"), "--heads is 60000, and candidates of at most 1,024 are judged"),
+        (("--length", "2000000000"), "2000000000 is not in the range"),
+    ],
+)
+def test_sizes_of_no_attention_are_bad_usage(qkv: Any, flags: tuple[str, ...], said: str) -> None:
+    done = qkv("check", "right.py", *flags)
+    assert done.returncode == 2
+    assert said in done.stderr
