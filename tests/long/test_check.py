@@ -51,6 +51,11 @@ def read_again(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return right(query, key[..., index, :], value[..., index, :])
 
 
+def later_rows_see_ahead(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    i, j = square(query, key)
+    return masked(query, key, value, j <= i + (i >= 1024).int())
+
+
 def tail_dropped(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     i, j = square(query, key)
     whole = key.shape[-2] // 256 * 256
@@ -62,6 +67,11 @@ FAULTS: dict[str, tuple[Callable[..., Tensor], str, str]] = {
     "keys-end nearest": (nearest_512, "only the nearest 512 keys are seen", "rows from 512 on are wrong"),
     "positions-low-precision": (counted_in_bfloat16, "in the mask, positions are bfloat16", "the first 256"),
     "index-overflow": (read_again, "key and value j are those of j % 1024", "rows from 1,024 on are wrong"),
+    "causal-one-ahead": (
+        later_rows_see_ahead,
+        "only queries at positions from 1,024 on",
+        "rows 1,024 to 1,498 are wrong",
+    ),
     "tail-block": (tail_dropped, "blocks of 256 keys, the last one dropped", "rows from 1,280 on are wrong"),
 }
 
@@ -94,6 +104,7 @@ def test_one_future_key_of_one_row_is_seen() -> None:
     report = qkv.check(leaking, GIVEN, length=LENGTH)
     assert report.verdict == "wrong"
     assert report.spread == "of 1,500 tokens: row 1,234 is wrong"
+    assert report.faults == [], "all later rows would be wrong too"
 
 
 def test_what_is_wrong_from_a_length_on_is_said_with_that_length() -> None:

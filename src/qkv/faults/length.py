@@ -39,6 +39,20 @@ def ways_at(spec: AttentionSpec, limits: Sequence[int]) -> Iterator[Variant]:
         yield Variant(index_overflow, {Stage.SCORES: _read_again(limit)}, f"key and value j are those of j % {limit}")
 
 
+def from_row(variant: Variant, first: int) -> Variant:
+    """A fault that only queries at positions from some number on have: code may go another way for them."""
+
+    def late(stage: StageFunction) -> StageFunction:
+        def replaced(run: Run) -> Run:
+            unless(bool(run.xp.max(run.token_positions()[0]) < first), "no query stands so late")
+            return stage(run)
+
+        return replaced
+
+    note = "; ".join(part for part in (variant.note, f"only queries at positions from {first:,} on") if part)
+    return Variant(variant.fault, {stage: late(new) for stage, new in variant.replacements.items()}, note)
+
+
 # --- positions --------------------------------------------------------------------------------------------------------
 
 
