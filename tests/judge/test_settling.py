@@ -37,6 +37,16 @@ def attend(query: Array, key: Array, value: Array, seen: Array = None, scale: fl
         return shares / shares.sum(-1, keepdims=True) @ value
 
 
+@pytest.mark.parametrize(("given", "said"), [({"head_dim": 16}, True), ({}, False)])
+def test_a_width_that_was_stated_is_the_only_one_that_is_vouched_for(given: dict[str, int], said: bool) -> None:
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        return attend(query, key, value)
+
+    report = check(attention, {"num_heads": 3, **given}, sweep=True)
+    assert report.verdict == "right"
+    assert any("says nothing of other widths" in one for one in report.assumptions) == said
+
+
 # --- the order of the axes --------------------------------------------------------------------------------------------
 
 

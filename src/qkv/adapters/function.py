@@ -80,6 +80,8 @@ class FunctionReading:
         said = [f"arrays are {self.layout} ({_spelled(self.layout)})"]
         if self.step > 1:
             said.append(f"it takes lengths that are multiples of {self.step} only: other lengths were not tried")
+        if not self.free_width:
+            said.append(f"heads have {self.abilities.head_dim} channels, as stated; this says nothing of other widths")
         return said + self.signature.in_words(self.mask_form, self.padding_form)
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
