@@ -34,7 +34,7 @@ class Sight:
         mask: the mask.
         offset: where the first query stands.
         allowed: who sees whom, ``(query, key)``.
-        family: how many masks it is made of, so that plain ones come first.
+        family: how many masks it is made of, so that plain ones come first; 0 for one in which no number stands.
     """
 
     mask: Mask
@@ -96,7 +96,8 @@ def _all_sights(query_len: int, key_len: int) -> Iterator[Sight]:
             allowed = np.broadcast_to(mask.allows(at) & at.everywhere, (query_len, key_len))
             if allowed.tobytes() not in known and allowed.any():
                 known.add(allowed.tobytes())
-                yield Sight(mask, offset, allowed, len(list(mask.parts())))
+                family = 0 if mask in (Causal(), Everything()) else len(list(mask.parts()))
+                yield Sight(mask, offset, allowed, family)
 
 
 def _masks(key_len: int) -> Iterator[Mask]:
