@@ -14,7 +14,6 @@ from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
 from qkv.errors import SpecError
 
-
 LARGEST = {"num_heads": 1024, "num_kv_heads": 1024, "head_dim": 2048, "value_dim": 2048, "embed_dim": 65536}
 """Sizes beyond which no model goes."""
 

@@ -184,8 +184,8 @@ _ARRAY = re.compile(r"Tensor|ndarray|Array")
 def _unknown(argument: Argument) -> CandidateError:
     return CandidateError(
         f"the call needs an argument {argument.name!r}, and qkv doesn't know what to give for it",
-        hint=f"give it with --call '{{\"{argument.name}\": …}}', or give it a default; a list is handed over as an array "
-        "if the argument is annotated as one (torch.Tensor)",
+        hint=f"give it with --call '{{\"{argument.name}\": …}}', or give it a default; a list is handed over as an "
+        "array if the argument is annotated as one (torch.Tensor)",
     )
 
 
