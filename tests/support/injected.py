@@ -56,9 +56,7 @@ def _expected(case: Case) -> tuple[tuple[Probe, Expectation], ...]:
 EXTRAS = frozenset({"mask", "padding", "bias", "documents"})
 
 
-def function(
-    *, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, cached: Any = "", **fields: Any
-) -> Case:
+def function(*, takes: frozenset[Any] = EXTRAS, max_tokens: int | None = 40, cached: Any = "", **fields: Any) -> Case:
     """An attention that is given query, key and value, every axis of another size."""
     fields = {"num_heads": 6, "num_kv_heads": 2, "head_dim": 8, "value_dim": 10, **fields}
     spec = spec_from_mapping(fields)
