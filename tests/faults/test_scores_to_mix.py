@@ -827,9 +827,22 @@ def test_a_fault_gives_the_numbers_of_the_mistake_written_by_hand(
 OWN = [entry for entry in CATALOGUE.values() if Stage.SCORES.order <= entry.stage.order <= Stage.MIX.order]
 
 
+KERNELS = {
+    *("alibi-local-heads", "bias-extra", "lse-base", "mask-mutated", "ring-causal", "scale-in-block-loop"),
+    "window-layers-swapped",
+}
+"""Written by hand in test_kernels_and_devices.py."""
+
+CACHES = {
+    *("bias-dropped-in-decode", "cache-empty-slots", "cache-evicted-by-chunk", "cache-not-appended"),
+    *("cache-token-doubled", "cache-token-missing"),
+}
+"""Written by hand as candidates with caches, in tests/caches."""
+
+
 def test_every_fault_of_these_stages_is_written_by_hand_too() -> None:
     elsewhere = {"dropout-in-eval", "softmax-low-precision"}  # below: random, and only equal to rounding
-    assert {entry.id for entry in OWN} == {row[0] for row in ROWS} | elsewhere
+    assert {entry.id for entry in OWN} == {row[0] for row in ROWS} | elsewhere | KERNELS | CACHES
 
 
 # --- the catalogue as a whole, on examples that leave room for everything ---
@@ -891,7 +904,9 @@ def all_ways(name: str) -> dict[tuple[str, str], tuple[Variant, np.ndarray]]:
 
 
 def test_every_fault_shows_on_some_example() -> None:
-    assert {fault_id for name in EXAMPLES for fault_id, _ in all_ways(name)} == {entry.id for entry in OWN}
+    # Inputs that come at once show no fault that only a later call has.
+    later = (CACHES - {"cache-empty-slots"}) | {"mask-mutated"}
+    assert {fault_id for name in EXAMPLES for fault_id, _ in all_ways(name)} == {entry.id for entry in OWN} - later
 
 
 IDENTICAL = {
@@ -1009,7 +1024,8 @@ def test_a_family_names_its_number_and_gives_what_is_written_by_hand(
 
 
 def test_every_family_is_written_by_hand_too() -> None:
-    assert {(entry.id, place) for entry in OWN for place in range(len(entry.families))} == {row[:2] for row in NUMBERS}
+    families = {(entry.id, place) for entry in OWN for place in range(len(entry.families)) if entry.id not in CACHES}
+    assert families == {row[:2] for row in NUMBERS} | {("scale-other-constant", 1)}  # a factor: test_debugger.py
 
 
 def test_a_number_added_to_hidden_scores_is_one_faults_or_the_others() -> None:

@@ -107,7 +107,7 @@ def _empty_slots(always: bool, masked: bool) -> Callable[[float], Replacements]:
             empty = size - tokens
             if empty <= 0 or not (always or run.inputs.steps):
                 raise impossible("no slot is empty, or no cache is used")
-            column = run.xp.zeros((*run.scores.shape[:-1], 1)) + float(run.xp.log(run.array(empty)))
+            column = run.xp.zeros_like(run.scores[..., :1]) + run.xp.log(run.array(empty))
             weights = weights_from(run, run.xp.concat([run.scores, column], axis=-1))
             return run.but(weights=weights[..., :-1])
 
