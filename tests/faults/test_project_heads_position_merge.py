@@ -92,7 +92,11 @@ def test_a_fault_gives_the_numbers_of_the_faulty_code(
 def test_every_way_has_faulty_code(name: str) -> None:
     ran = {note for example in EXAMPLES for found, note in outputs(example) if found == name}
     tried = {note for found, note, *_ in FAULTY if found == name}
-    assert ran <= tried
+    assert ran <= tried or name in KERNELS
+
+
+KERNELS = {"index-overflow"}
+"""Written by hand as a kernel, in test_kernels_and_devices.py."""
 
 
 INVISIBLE = {

@@ -169,6 +169,13 @@ class ProjectionsChainedKeyMadeFrom(Attention):
         return q, k, apply(k, self.p.v_proj)
 
 
+@faulty("projections-chained", "the value is made from the projected key", square)
+class ProjectionsChainedValueMadeFrom(Attention):
+    def project(self):
+        k = apply(self.source, self.p.k_proj)
+        return apply(self.x, self.p.q_proj), k, apply(k, self.p.v_proj)
+
+
 def _streams(query: str, key: str, value: str) -> type[Attention]:
     class Moved(Attention):
         def project(self):
