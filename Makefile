@@ -34,8 +34,9 @@ types: $(TEST_READY)
 imports: $(TEST_READY)
 	$(BIN)/lint-imports --no-cache
 
+# Two workers have the cores; threads of each under small matrices only get in their way.
 unit: $(TEST_READY)
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow" $(PYTEST_ARGS)
 
 slow: $(TEST_READY)  ## the tests that take minutes: every way of every fault
 	$(BIN)/python -m pytest -q -n 2 -m slow $(PYTEST_ARGS)

@@ -15,7 +15,8 @@ from qkv.masks import Mask
 from qkv.oracle import Inputs
 from qkv.spec import AttentionSpec
 
-NEVER_DRAWN = {"Parameters.fused is given", "Inputs.strided is True"}  # only faults of layout look at them
+NEVER_DRAWN = {"Parameters.fused is given", "Inputs.strided is True", "Inputs.earlier is given"}
+"""Only faults of layout, and of caches, look at them."""
 
 
 def test_every_option_is_drawn() -> None:
