@@ -143,7 +143,8 @@ def test_a_hang_is_stopped_and_says_where(name: str, line: str) -> None:
     assert f"misbehaving.py:{line_of(f'def {name}')}" not in error.message
     assert f"(in {name})" in error.message
     if name != "floods_below":
-        assert line in error.message
+        # A loop may be stopped at its head, too.
+        assert line in error.message or (name == "spins" and "while True:" in error.message)
     assert error.hint == "if it only needs more time: --time-limit 2.1"
 
 
