@@ -145,12 +145,13 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
     asked_of_calls = {
         "gradients": request.gradients, "length": request.length, "dtype": request.dtype, "sweep": request.sweep,
     }  # fmt: skip
-    if is_dump(request.target) and any(asked_of_calls.values()):
+    dump = is_dump(request.target)
+    if dump and any(asked_of_calls.values()):
         names = ", ".join(name for name, asked in asked_of_calls.items() if asked)
         raise SpecError(f"{names}: only what can be called can be asked for it, and {request.target} is a dump")
-    if request.tensors and not is_dump(request.target):
+    if request.tensors and not dump:
         raise SpecError(f"tensors are named for a dump, and {request.target} is none. Leave --tensor out")
-    if is_dump(request.target):
+    if dump:
         return judge_dump(of_dump(request, "check"))
     if host is None:
         host = request.host()

@@ -218,15 +218,6 @@ def module_readings(
         given: names of the arrays that are the projections, by role, as the user gave them.
         extra: values for arguments of the call by name, as the user gave them.
         seed: seed of the new values.
-        max_tokens: the most tokens it takes.
-        caller: calls the module.
-        facts: what it says of itself.
-        spec: the intention.
-        layout: order of the axes of tokens, where it is known.
-        mask_meaning: what its mask argument means, where it is known.
-        given: names of projections that the user gave.
-        extra: values for arguments of its call by name.
-        seed: seed of the new parameters.
         short: whether the new parameters are short numbers.
         max_tokens: longest sequence it takes.
         specify: the spec with the sizes that the parameters show, and what is not sure of them.

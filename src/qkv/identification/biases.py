@@ -47,6 +47,13 @@ class Biases:
             return np.array([[table.get(int(step), 0.0) for step in row] for row in distance])
         return np.zeros(distance.shape) if self.matrix is None else np.nan_to_num(self.matrix)
 
+    def shares(self, allowed: np.ndarray, offset: int) -> Floats:
+        """The sum of ``exp(bias)`` over the keys each query may attend to, the first query standing at ``offset``."""
+        query_len, key_len = allowed.shape
+        added = self.added(np.arange(key_len)[None, :] - (np.arange(query_len) + offset)[:, None])
+        shares: Floats = np.where(allowed, np.exp(added), 0.0).sum(axis=-1)
+        return shares
+
 
 def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> Biases:
     """The bias in a head, from the weights of queries and keys of zeros.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from qkv.adapters.function import FunctionReading
 from qkv.adapters.messages import Facts
+from qkv.adapters.module import TokensReading
 from qkv.oracle import Inputs
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -72,23 +73,31 @@ class Box(Protocol):
         """The same box for calls of other sizes; None where they are fixed."""
 
 
-@dataclass
-class FunctionBox:
-    """A function of query, key and value, in one reading."""
+Reading = TypeVar("Reading", FunctionReading, TokensReading)
 
-    reading: FunctionReading
+
+@dataclass
+class InOneReading(Generic[Reading]):
+    """A candidate in one reading, and what that says of it."""
+
+    reading: Reading
     sizes: Sizes
     dtype: str = "float64"
 
     @property
     def facts(self) -> Facts:
-        """What the function says of itself."""
+        """What the candidate says of itself."""
         return self.reading.facts
 
     @property
     def words(self) -> Sequence[str]:
         """How it was read, in sentences."""
         return self.reading.assumptions
+
+
+@dataclass
+class FunctionBox(InOneReading[FunctionReading]):
+    """A function of query, key and value."""
 
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors (see `Box.context`)."""

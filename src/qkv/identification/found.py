@@ -106,8 +106,8 @@ class Found:
     @property
     def exact_square(self) -> tuple[int, int]:
         """Equal lengths that are long, and still short enough for small weights to be exact."""
-        squares = sorted((lengths for lengths in self.view.sights if lengths[0] == lengths[1]), reverse=True)
-        return next((lengths for lengths in squares if lengths[0] <= LONG), squares[-1])
+        squares = self.view.squares
+        return max((lengths for lengths in squares if lengths[0] <= LONG), default=squares[0])
 
     def exact(self, lengths: tuple[int, int]) -> np.ndarray:
         """Which weights are large enough to have all their digits, ``(head, query, key)``."""

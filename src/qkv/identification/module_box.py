@@ -11,33 +11,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qkv.adapters.messages import Facts
 from qkv.adapters.module import TokensReading
 from qkv.errors import CandidateError
-from qkv.identification.box import Floats, Sizes
+from qkv.identification.box import Floats, InOneReading, Sizes
 from qkv.oracle import Inputs
 
 
 @dataclass
-class ModuleBox:
-    """A module that projects, in one reading."""
-
-    reading: TokensReading
-    sizes: Sizes
-    dtype: str = "float64"
-
-    @property
-    def facts(self) -> Facts:
-        """What the module says of itself."""
-        return self.reading.facts
+class ModuleBox(InOneReading[TokensReading]):
+    """A module that projects."""
 
     @property
     def words(self) -> Sequence[str]:
         """How it was read, in sentences."""
-        return [
-            *self.reading.assumptions,
-            "query, key and value were put in by one-hot tokens and projections made for them",
-        ]
+        return [*super().words, "query, key and value were put in by one-hot tokens and projections made for them"]
 
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors (see `Box.context`), sequence by sequence, since all share the projections."""

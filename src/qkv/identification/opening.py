@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from qkv.adapters.calling import Caller
-from qkv.adapters.function import FunctionReading, function_readings
+from qkv.adapters.function import function_readings
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.module import TokensReading
 from qkv.adapters.opening import Conventions, as_built, fitting_constructions, kind_of, readings
 from qkv.errors import CandidateError
-from qkv.identification.box import Box, FunctionBox, Sizes
+from qkv.identification.box import Box, FunctionBox, Reading, Sizes
 from qkv.identification.module_box import module_box
 from qkv.identification.routing import Routing, routing_of
 from qkv.inference import Intention
@@ -144,10 +144,8 @@ def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conv
 TENSORS = frozenset({"x", "query", "key", "value", "source"})
 """Roles of the arguments that are always given."""
 
-AnyReading = TypeVar("AnyReading", FunctionReading, TokensReading)
 
-
-def at_its_defaults(reading: AnyReading) -> AnyReading:
+def at_its_defaults(reading: Reading) -> Reading:
     """The reading with every argument left out that may be: what a candidate does by default is what is read."""
     roles = reading.signature.roles
     needed = {role: argument for role, argument in roles.items() if role in TENSORS or argument.required}

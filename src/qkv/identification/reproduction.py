@@ -16,9 +16,6 @@ from qkv.oracle import Inputs, run_stages
 from qkv.report import ProbeResult
 from qkv.spec import AttentionSpec
 
-LONGEST = 100
-"""Tokens of the longest input that all of the oracle's answer is compared on."""
-
 
 @dataclass(frozen=True)
 class Fresh:
@@ -36,8 +33,7 @@ def fresh_inputs(found: Found) -> list[Fresh]:
         Fresh(f"{tokens} tokens", (tokens, tokens)),
         Fresh(f"{tokens} tokens, high scores", (tokens, tokens), 6.0),
     ]
-    squares = [lengths for lengths in found.view.sights if lengths[0] == lengths[1] and lengths[0] <= LONGEST]
-    longer = max(squares)
+    longer = found.exact_square
     if longer[0] > tokens:
         inputs.append(Fresh(f"{longer[0]} tokens", longer))
     by_position = next((read.matrix for read in found.biases if read.matrix is not None), None)

@@ -233,10 +233,10 @@ def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Float
     """
     width = scores.sizes.head_dim
     one = np.eye(width)
-    scale = scale_alone(scores, grown, rng)
+    length, unit = _lengths(scores, grown)
+    scale = _scale_alone(scores, grown, length, unit, rng)
     if scale is not None:
         return scale[..., None, None] * one
-    length, unit = _lengths(scores, grown)
     rows = []
     for channel in range(width):
         read = scores.moved(length * np.repeat(one[channel][None], width, axis=0), length * one)
@@ -245,13 +245,14 @@ def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Float
     return form / unit
 
 
-def scale_alone(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Floats | None:
+def _scale_alone(
+    scores: ScoreReader, grown: Growth, length: float, unit: float, rng: np.random.Generator
+) -> Floats | None:
     """The scale, ``(head, key)``, where the score is that times ``query . key`` and nothing else; None otherwise.
 
     One query with all channels in it tells: each channel of the key must bring its own and no other.
     """
     width = scores.sizes.head_dim
-    length, unit = _lengths(scores, grown)
     query = rng.uniform(0.5, 1.5, size=width) * rng.choice([-1.0, 1.0], size=width)
     query *= width**0.5 / np.linalg.norm(query) if grown.normalised else 1.0
     read = scores.moved(length * np.repeat(query[None], width, axis=0), length * np.eye(width))
@@ -260,7 +261,7 @@ def scale_alone(scores: ScoreReader, grown: Growth, rng: np.random.Generator) ->
         share = share * width**0.5
     per_channel = share / query
     scale = per_channel.mean(axis=-1)
-    noise = EPSILON[scores.precision if grown.precision == "" else grown.precision]
+    noise = EPSILON[grown.precision]
     off = np.abs(per_channel - scale[..., None])
     return scale if (off <= 64 * noise * np.abs(scale[..., None]) + 8 * noise / unit).all() else None
 

@@ -108,6 +108,11 @@ class View:
         return {lengths: seen.allowed[head] for lengths, seen in self.sights.items()}
 
     @property
+    def squares(self) -> list[Lengths]:
+        """The lengths that are equal, the shortest first."""
+        return sorted(lengths for lengths in self.sights if lengths[0] == lengths[1])
+
+    @property
     def square(self) -> Lengths:
         """The largest lengths that are equal, or else the largest."""
         return max(self.sights, key=lambda lengths: (lengths[0] == lengths[1], lengths[1]))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from qkv.errors import CandidateError
-from qkv.identification.box import Box, Floats, Sizes
+from qkv.identification.box import Box, Floats
 from qkv.identification.routing import Routing
 
 Channels = tuple[tuple[int, ...], ...]
@@ -125,9 +125,8 @@ MOST_ENTRIES = 1 << 22
 
 def _contexts(box: Box, query: Floats, key: Floats, values: Floats, seed: int) -> list[Floats]:
     """The context for each of several values: in one call where the box takes several sequences."""
-    sizes: Sizes = box.sizes
     blocks, batch = values.shape[:2]
-    if not sizes.batched:
+    if not box.sizes.batched:
         one_by_one = [
             [
                 box.context(query[b : b + 1], key[b : b + 1], np.ascontiguousarray(value[b : b + 1]), seed)

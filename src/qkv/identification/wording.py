@@ -96,7 +96,7 @@ def _noise(rows: np.ndarray) -> float:
 def _as_table(found: Found, head: int) -> dict[int, float]:
     read = found.biases[head]
     if read.kind == "alibi":
-        longest = max(lengths[1] for lengths in found.view.sights if lengths[0] == lengths[1])
+        longest = found.view.squares[-1][1]
         steps = range(1 - longest, longest)
         return {step: read.slope * (step if read.signed else -abs(step)) for step in steps}
     return read.table or {}

@@ -6,7 +6,6 @@ import numpy as np
 
 from qkv.comparison import EPSILON
 from qkv.identification.biases import biases_of
-from qkv.identification.box import Floats
 from qkv.identification.found import Found
 from qkv.identification.sums import sinks_of
 
@@ -28,18 +27,10 @@ def _sums(found: Found) -> None:
     off = np.nanmax(np.abs(totals - 1)) if counts.any() else 0.0
     if off <= 64 * noise * max(square[1] ** 0.5, 1.0):
         return
-    shares = np.stack([_shares(found, head, seen.allowed[head]) for head in found.heads])
+    offset = found.offset_for(*square)
+    shares = np.stack([bias.shares(seen.allowed[head], offset) for head, bias in enumerate(found.biases)])
     found.sinks = sinks_of(totals, shares, noise)
     if found.sinks is None:
         found.odd.append(
             f"rows of weights sum to {np.nanmin(totals):.4g} to {np.nanmax(totals):.4g}, which no sink explains"
         )
-
-
-def _shares(found: Found, head: int, allowed: np.ndarray) -> Floats:
-    """The sum of ``exp(bias)`` over the keys of each row."""
-    query_len, key_len = allowed.shape
-    at = np.arange(query_len) + found.offset_for(query_len, key_len)
-    bias = found.biases[head].added(np.arange(key_len)[None, :] - at[:, None])
-    shares: Floats = np.where(allowed, np.exp(bias), 0.0).sum(axis=-1)
-    return shares

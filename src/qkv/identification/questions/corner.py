@@ -38,7 +38,9 @@ def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
         if place is None:
             continue
         reader = scores.ScoreReader(found.reader, place, found.precision)
-        grown = scores.Growth(found.normalised is not None, found.softcap[0] if found.softcap else None, 0.0, "")
+        grown = scores.Growth(
+            found.normalised is not None, found.softcap[0] if found.softcap else None, 0.0, found.precision
+        )
         turned = rotation.turning(scores.forms(reader, grown, rng)[0], EPSILON[found.precision])
         if len(turned.pairs) != len(found.frequencies.radians):
             continue
@@ -74,9 +76,7 @@ def _same_sink(found: Found, bias: Biases, head: int, lengths: Lengths, offset: 
     if found.sinks is None:
         return True
     seen = found.view.sights[lengths]
-    at = np.arange(lengths[0]) + offset
-    added = bias.added(np.arange(lengths[1])[None, :] - at[:, None])
-    shares = np.where(seen.allowed[head], np.exp(added), 0.0).sum(axis=-1)
+    shares = bias.shares(seen.allowed[head], offset)
     sums = shares / (shares + np.exp(found.sinks[0][head]))
     return bool(np.allclose(sums, seen.even[head].sum(axis=-1), rtol=1e-4))
 

@@ -49,13 +49,12 @@ def lengths_for_scores(found: Found) -> Lengths:
     width = found.box.sizes.head_dim
     readings = 2 * len(scores.STEPS) + width**2
     most = 12 if found.dropout or width > 32 else 24 if width > 16 else 96
-    squares = sorted(lengths for lengths in found.view.sights if lengths[0] == lengths[1])
     quick = [
         lengths
-        for lengths in squares
+        for lengths in found.view.squares
         if lengths[0] <= most and readings * found.view.sights[lengths].seconds < PATIENCE
     ]
-    return max(quick, default=squares[0])
+    return max(quick, default=found.view.squares[0])
 
 
 def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Generator) -> Literal["head", "width"]:
@@ -65,11 +64,9 @@ def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Ge
     key = np.repeat(rng.normal(size=(1, 1, sizes.head_dim)), sizes.num_kv_heads, axis=1)
     if len(reader.place.heads) < 2:
         return "head"
-    first, other = reader.place.heads[0], reader.place.heads[-1]
     longer = query.copy()
-    longer[:, other] *= 4
+    longer[:, reader.place.heads[-1]] *= 4
     before, after = reader.moved(query, key)[0, 0], reader.moved(longer, key)[0, 0]
-    assert first != other
     return "head" if np.allclose(before, after, rtol=1e-3, atol=1e-6) else "width"
 
 
