@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.messages import Call, Cotangent, DType, Framework, Hosting, Reply, Returned
+from qkv.adapters.messages import Call, Cotangent, DType, Framework, Hosting, Recording, Reply, Returned
 from qkv.errors import CandidateError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -47,6 +47,8 @@ class Caller:
         dtype: the precision settled on; None before the first call that went well.
         allowed: the precisions to try, the best one first.
         fits: head_dim, and what lengths are a multiple of, in the first call of a function that went well.
+        watch: whether calls are recorded.
+        recording: what the candidate did in the last call, where it was recorded.
     """
 
     host: Hosting
@@ -55,6 +57,8 @@ class Caller:
     refused: dict[str, str] = field(default_factory=dict)
     allowed: Sequence[DType] = DTYPES
     fits: tuple[int, int] | None = None
+    watch: bool = False
+    recording: Recording | None = None
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
@@ -73,7 +77,9 @@ class Caller:
         for dtype in self.allowed if self.dtype is None else (self.dtype,):
             try:
                 reply = self.host.call(
-                    replace(call, dtype=dtype, then=[replace(one, dtype=dtype) for one in call.then])
+                    replace(
+                        call, dtype=dtype, then=[replace(one, dtype=dtype) for one in call.then], watched=self.watch
+                    )
                 )
             except CandidateError as error:
                 self.refused[dtype] = error.message
@@ -84,7 +90,7 @@ class Caller:
                 if not _speaks_of_dtype(error):
                     break
             else:
-                self.dtype = dtype
+                self.dtype, self.recording = dtype, reply.recording
                 return reply, dtype
         assert first is not None
         raise first

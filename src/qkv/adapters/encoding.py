@@ -31,6 +31,7 @@ from qkv.adapters.messages import (
     Reply,
     Returned,
 )
+from qkv.adapters.recording import Operation, Place, Recording, Ref, Value
 from qkv.errors import CandidateError
 
 LARGEST_MESSAGE = 1 << 30
@@ -44,7 +45,10 @@ _FRAME = struct.Struct("<4sQ")
 _HEADER = struct.Struct("<Q")
 _RECORDS: dict[str, type] = {
     record.__name__: record
-    for record in (Argument, ArrayFacts, Call, Config, Cotangent, Facts, Fresh, Handed, Reply, Returned)
+    for record in (
+        *(Argument, ArrayFacts, Call, Config, Cotangent, Facts, Fresh, Handed, Reply, Returned),
+        *(Operation, Place, Recording, Ref, Value),
+    )
 }
 _DTYPES = {
     name: np.dtype(name)

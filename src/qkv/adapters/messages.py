@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from qkv.adapters.recording import Recording as Recording
 from qkv.vocabulary import DType as DType
 
 Framework = Literal["torch", "numpy"]
@@ -176,6 +177,7 @@ class Call:
         anew: whether a new sequence begins with it. A cache of its own is then emptied, by the candidate's own method;
             where it has none, ``overwritten`` says that it needs none, and ``emptied`` that this can't go on.
         room: sizes of a cache by role, for a candidate that has a method to set its own up; empty for none.
+        watched: whether every array operation is recorded, those of building the candidate too.
     """
 
     args: Sequence[Any] = ()
@@ -188,6 +190,7 @@ class Call:
     then: Sequence[Call] = ()
     anew: Literal["", "emptied", "overwritten"] = ""
     room: Mapping[str, int] = field(default_factory=dict)
+    watched: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,7 @@ class Reply:
         of_arrays: likewise of the candidate's own arrays, by name.
         kept: what the candidate itself holds that the calls have changed, by name: a number that tells its contents.
         then: what came of the calls after it.
+        recording: what it did, where that was asked for.
     """
 
     returned: Sequence[Returned]
@@ -230,6 +234,7 @@ class Reply:
     of_arrays: Mapping[str, Array] = field(default_factory=dict)
     kept: Mapping[str, int] = field(default_factory=dict)
     then: Sequence[Reply] = ()
+    recording: Recording | None = None
 
 
 class Hosting(Protocol):

@@ -8,6 +8,7 @@ from qkv.report.document import (
     ProbeResult as ProbeResult,
     Report as Report,
     RowPair as RowPair,
+    SourceLine as SourceLine,
     Strength as Strength,
     Verdict as Verdict,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -134,6 +134,23 @@ class ProbeResult:
 
 
 @dataclass(frozen=True)
+class SourceLine:
+    """The line of the candidate's source that makes the wrong numbers.
+
+    Attributes:
+        file: its file.
+        line: its number, from 1.
+        code: the line as it is written.
+        note: how it is known, or what leaves it undecided.
+    """
+
+    file: str
+    line: int
+    code: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole answer. Field names of its JSON form are a promise; see ``report/json_form.py``.
 
@@ -158,6 +175,7 @@ class Report:
         probes: what was tried.
         repeat: the command that does it again.
         printed: the end of what the candidate printed.
+        line: the line that makes the wrong numbers; None where it isn't known.
     """
 
     verdict: Verdict
@@ -180,7 +198,7 @@ class Report:
     probes: Sequence[ProbeResult] = ()
     repeat: str = ""
     printed: str = ""
-    line: None = field(default=None)
+    line: SourceLine | None = None
 
     @property
     def exit_code(self) -> int:

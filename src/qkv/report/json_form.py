@@ -39,7 +39,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "stage": report.faults[0].stage if report.faults else None,
         "faults": [asdict(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],
-        "line": report.line,
+        "line": None if report.line is None else asdict(report.line),
         "example": None if report.example is None else asdict(report.example),
         "strength": None if report.strength is None else asdict(report.strength),
         "probes": [asdict(probe) for probe in report.probes],

@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from qkv.report.document import Disagreement, Example, NamedFault, Report, RowPair, Verdict
+from qkv.report.document import Disagreement, Example, NamedFault, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
 from qkv.report.plain import harmless
 from qkv.spec import describe
@@ -81,6 +81,8 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "where", _where(report, room)
     if report.only_when:
         yield "only when", Text(report.only_when, style="yellow")
+    if report.line is not None:
+        yield "line", _line(report.line)
     for place, fault in enumerate(report.faults):
         yield "fault" if place == 0 else "and", _fault(fault, room)
     if report.alternatives:
@@ -101,6 +103,12 @@ def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, Re
         yield "probes", _probes(report, room)
     if report.printed.strip():
         yield "printed", Text(report.printed.strip()[-400:], style="dim")
+
+
+def _line(line: SourceLine) -> RenderableType:
+    code = Syntax(line.code.strip(), "python", background_color="default", theme="ansi_dark", word_wrap=True)
+    note = (Text(line.note, style="dim"),) if line.note else ()
+    return Group(Text(f"{line.file}:{line.line}"), Padding(code, (0, 0, 0, 2)), *note)
 
 
 def _where(report: Report, room: int) -> RenderableType:
