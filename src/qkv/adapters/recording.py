@@ -64,8 +64,8 @@ class Operation:
     """One call of the framework on arrays.
 
     Attributes:
-        name: the framework's name for it, one for all spellings: ``matmul`` for ``@``, ``torch.matmul``, ``Tensor.matmul``
-            and ``__rmatmul__``; ``masked_fill`` for ``masked_fill_``; ``setitem`` for ``a[i] = b``.
+        name: the framework's name for it, one for all spellings: ``matmul`` for ``@``, ``torch.matmul`` and
+            ``Tensor.matmul``; ``masked_fill`` for ``masked_fill_``; ``setitem`` for ``a[i] = b``.
         place: number of its place in `Recording.places`; None where no line of the user's code is known.
         arguments: what it was given by position: `Ref`, numbers, strings, None, slices as ``("slice", a, b, c)``, and
             lists, tuples and dicts of them; anything else as its ``repr``.
