@@ -196,7 +196,7 @@ def of_dump(request: Request, verb: str) -> DumpRequest:
 def _judged(host: Hosting, request: Request) -> Report:
     words, repeat = CandidateWords(name=request.name, file=request.file), request.command("check")
     try:
-        facts = host.open(request.to_open)
+        facts = host.open(request.to_open, request.source)
         words = words_of(facts)
         trial, diagnosis = _decided(_settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
@@ -245,7 +245,7 @@ def _trials_of(
     ready = as_built(host.build(construction.kwargs), construction)
     meant = intentions(ready, replace(said, assumptions=tuple(construction.assumptions)))
     for trial in _trials(host, ready, construction, meant, request):
-        trial.rebuild = rebuild
+        trial.rebuild, trial.built_with = rebuild, construction.kwargs
         yield trial
 
 

@@ -37,6 +37,8 @@ class Request:
         length: tokens of one long sequence to judge too; None for none.
         dtype: the precision to run the candidate in; None for the best that it takes.
         advance: is told the share of long work done since it was told last.
+        source: the text to judge the file by, in place of what it holds.
+        patch_seconds: how long to look for a repair of a file that is wrong.
     """
 
     target: Any
@@ -53,6 +55,8 @@ class Request:
     length: int | None = None
     dtype: DType | None = None
     advance: Callable[[float], None] = lambda share: None
+    source: bytes | None = None
+    patch_seconds: float = 0.0
 
     @property
     def from_file(self) -> bool:

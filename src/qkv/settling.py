@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Trial:
         dtype: the coarsest precision it answered in.
         known: the oracle's answers that readings of one candidate share.
         rebuild: the same candidate built with other sizes, read in every way; None where its sizes are fixed.
+        built_with: the arguments that its class was built with; None where it was not built from a class.
     """
 
     reading: Reading
@@ -90,6 +91,7 @@ class Trial:
     dtype: str = "float64"
     known: dict[Hashable, Expectation] = field(default_factory=dict)
     rebuild: Callable[[Sizes], Iterator[Trial]] | None = None
+    built_with: Mapping[str, Any] | None = None
 
     @property
     def setting(self) -> Setting:

@@ -64,7 +64,7 @@ class Unframed(Exception):  # noqa: N818 - a signal between two functions rather
 
 
 def encode(message: Any) -> bytes:
-    """The bytes of a message: records, scalars, arrays, and lists, tuples and dicts of them.
+    """The bytes of a message: records, scalars, bytes, arrays, and lists, tuples and dicts of them.
 
     Raises:
         CandidateError: it holds something that can't be sent, or is too large.
@@ -130,6 +130,8 @@ def _pack(value: Any, arrays: list[Array], seen: dict[int, int]) -> Any:
         return _pack(value.item(), arrays, seen)
     if isinstance(value, np.ndarray):
         return ["array", _pack_array(value, arrays, seen)]
+    if isinstance(value, bytes):
+        return ["bytes", value.decode("latin-1")]
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return [kind, *(_pack(item, arrays, seen) for item in value)]
@@ -181,6 +183,8 @@ def _unpack(value: Any, arrays: list[Array]) -> Any:
     contents = [_unpack(item, arrays) for item in items]
     if kind in ("list", "tuple"):
         return contents if kind == "list" else tuple(contents)
+    if kind == "bytes":
+        return str(contents[0]).encode("latin-1")
     if kind == "CandidateError":
         message, hint, detail, fatal = contents
         return CandidateError(str(message), hint=str(hint), detail=str(detail), fatal=fatal is True)

@@ -43,13 +43,14 @@ class Host:
         self._file = ""
         self._holder: FunctionHolder | ObjectHolder | None = None
 
-    def open(self, target: Any) -> Facts:
+    def open(self, target: Any, source: bytes | None = None) -> Facts:
         """What the candidate says of itself, once it is loaded.
 
         A function without arguments is a factory: it is called, and what it returns is the candidate.
 
         Args:
             target: ``file.py:Name`` or the like (see `loading.load`), or the object itself.
+            source: what to run as the file's text in place of what it holds.
 
         Raises:
             CandidateError: it can't be found or loaded.
@@ -62,7 +63,7 @@ class Host:
                     target = target()
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
         with self._watched(f"importing {target}"), captured():
-            loaded = load(target)
+            loaded = load(target, source)
         if self._isolated:
             # What a file may have set too low for us.
             sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
+import linecache
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,11 +58,12 @@ class Loaded:
     module: ModuleType
 
 
-def load(target: str) -> Loaded:
+def load(target: str, source: bytes | None = None) -> Loaded:
     """The object that a target names; the one attention in the file where it names none.
 
     Args:
         target: ``path/to/file.py``, ``path/to/file.py:Name`` or ``package.module:Name``; a name may be dotted.
+        source: what to run as that file's text in place of what it holds.
 
     Raises:
         CandidateError: there is no such file or name, the file can't be run, or it holds no one attention.
@@ -71,7 +73,8 @@ def load(target: str) -> Loaded:
     tree: ast.Module | None
     if path.lower().endswith(".py"):
         file = existing_file(path)
-        parsed = tree = parsed_file(file, path)
+        _hold_to(file, source)
+        parsed = tree = parsed_file(file, path, source)
         module = _import_file(file, path, parsed)
     else:
         module = _import_module(path)
@@ -92,6 +95,8 @@ def _import_file(file: Path, shown: str, tree: ast.Module) -> ModuleType:
     leave_no_bytecode(root)
     _search_in(root, file.parent)
     if len(names) > 1 and "." not in file.stem and _is_relative(tree):
+        if str(file) in _INSTEAD:
+            sys.modules.pop(".".join(names), None)
         return _run(lambda: importlib.import_module(".".join(names)), shown, str(file))
     return _run(lambda: _execute(file), shown, str(file))
 
@@ -200,8 +205,33 @@ def _search_in(root: Path, folder: Path) -> None:
     sys.path += [str(one) for one in (folder, Path.cwd()) if str(one) not in sys.path]
 
 
+_INSTEAD: dict[str, bytes] = {}
+"""Texts that are run in place of what files hold."""
+
+
+def _hold_to(file: Path, source: bytes | None) -> None:
+    """Nothing; from now on the file is run, and quoted, as if it held this source; as it stands, where that is None."""
+    path = str(file)
+    _INSTEAD.pop(path, None)
+    linecache.cache.pop(path, None)
+    if source is not None:
+        _INSTEAD[path] = source
+        with contextlib.suppress(SyntaxError, ValueError):
+            lines = importlib.util.decode_source(source).splitlines(keepends=True)
+            linecache.cache[path] = (len(source), None, lines, path)
+
+
 class _QuietLoader(importlib.machinery.SourceFileLoader):
     """Leaves no ``__pycache__`` beside the file it loads."""
+
+    def get_data(self, path: str) -> bytes:
+        """The bytes of the file, or what is run in their place."""
+        return _INSTEAD[path] if path in _INSTEAD else super().get_data(path)
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """The code of the file; nothing that was compiled before, where something else is run in its place."""
+        path = self.get_filename(fullname)
+        return self.source_to_code(_INSTEAD[path], path) if path in _INSTEAD else super().get_code(fullname)
 
     def set_data(self, path: Any, data: Any, *, _mode: int = 0o666) -> None:
         """Nothing, on purpose."""

@@ -240,8 +240,8 @@ class Reply:
 class Hosting(Protocol):
     """Whoever holds the candidate: `Host` in this process, `HostProcess` in a child. The judge knows only this."""
 
-    def open(self, target: Any) -> Facts:
-        """What the candidate says of itself, once it is loaded."""
+    def open(self, target: Any, source: bytes | None = None) -> Facts:
+        """What the candidate says of itself, once it is loaded; ``source`` is run in place of what its file holds."""
 
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
         """What the object says of itself that the candidate class makes of these arguments (`Config` among them)."""

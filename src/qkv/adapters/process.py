@@ -51,7 +51,7 @@ class HostProcess:
         self._target = self._name = ""
         self._last: CandidateError | None = None
 
-    def start(self, target: str | None = None) -> HostProcess:
+    def start(self, target: str | None = None, source: bytes | None = None) -> HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
         if self._child is None:
             try:
@@ -62,14 +62,15 @@ class HostProcess:
         if target is not None and self._opening is None:
             self._opening = self._target = self._name = target
             self._last = None
-            self._send("open", target)
+            self._send("open", target, source)
         return self
 
-    def open(self, target: Any) -> Facts:
+    def open(self, target: Any, source: bytes | None = None) -> Facts:
         """What the candidate says of itself, once it is loaded.
 
         Args:
             target: ``file.py:Name`` or the like.
+            source: what to run as the file's text in place of what it holds.
 
         Raises:
             CandidateError: it can't be found or loaded, or broke a limit.
@@ -81,7 +82,7 @@ class HostProcess:
         if self._opening != target:
             if self._opening is not None:
                 self.close()
-            self.start(target)
+            self.start(target, source)
         self._opening = None
         facts: Facts = self._receive("open", Facts)
         self._name = facts.name

@@ -12,19 +12,20 @@ from qkv.adapters.tracebacks import cut, one_line
 from qkv.errors import CandidateError
 
 
-def parsed_file(file: Path, shown: str) -> ast.Module:
+def parsed_file(file: Path, shown: str, source: bytes | None = None) -> ast.Module:
     """The syntax tree of a file.
 
     Args:
         file: where it stands.
         shown: its name for messages.
+        source: its text, where that is not what it holds.
 
     Raises:
         CandidateError: it holds no Python, or no code.
     """
     try:
         # Not by the file's name: Python would look the line up there, and count wrongly in a long one.
-        tree = ast.parse(_text(file.read_bytes(), shown))
+        tree = ast.parse(_text(file.read_bytes() if source is None else source, shown))
     except SyntaxError as error:
         raise syntax_error(error, shown) from None
     except (RecursionError, MemoryError):
