@@ -16,8 +16,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from qkv.report.document import Disagreement, Example, NamedFault, Report, RowPair, SourceLine, Verdict
+from qkv.report.document import Example, NamedFault, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
+from qkv.report.places import TWO_DUMPS, number, place_of
 from qkv.report.plain import harmless
 from qkv.spec import describe
 
@@ -116,10 +117,9 @@ def _where(report: Report, room: int) -> RenderableType:
     assert first is not None
     expected, got = report.sides
     probe = "" if report.candidate.kind == TWO_DUMPS else f"   (probe: {first.probe})"
-    place = f"{first.probe} differ first at {_entry(first)}" if not probe else _place(first)
     lines: list[RenderableType] = [
         Text.assemble(
-            f"{place}: {expected} ",
+            f"{place_of(report)}: {expected} ",
             (number(first.expected), "green"),
             f", {got} ",
             (number(first.got), "red"),
@@ -136,33 +136,6 @@ def _where(report: Report, room: int) -> RenderableType:
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
-
-
-TWO_DUMPS = "two dumps"
-"""The kind of what is judged where two dumps are held against each other."""
-
-GRADIENTS_OF = {"dq": "query", "dk": "key", "dv": "value"}
-
-OF_TOKENS = ("dx", "dsource", "dvalue_source")
-"""Gradients whose rows are tokens, and no rows of a matrix, though they have no heads."""
-
-
-def _place(first: Disagreement) -> str:
-    """Where the first wrong entry stands, in words."""
-    token = f"token {first.query} of sequence {first.batch}"
-    if first.tensor == "output":
-        return f"first wrong: {token}, output channel {first.channel}"
-    if first.head is not None:
-        token = f"{token}, head {first.head}"
-    elif first.tensor not in OF_TOKENS:
-        token = f"row {first.query}"
-    name = GRADIENTS_OF.get(first.tensor, first.tensor[1:])
-    return f"gradient of {name} is wrong first at {token}, channel {first.channel}"
-
-
-def _entry(first: Disagreement) -> str:
-    """Where the first entry stands in which two dumps differ, in words."""
-    return f"sequence {first.batch}, head {first.head}, row {first.query}, entry {first.channel}"
 
 
 def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
@@ -302,10 +275,3 @@ def _probes(report: Report, room: int) -> RenderableType:
 
 def _size(value: float | None) -> str:
     return "" if value is None else f"{value:.1e}"
-
-
-def number(value: float) -> str:
-    """A number with four decimals, or in powers of ten where that hides it."""
-    if value == 0 or not np.isfinite(value) or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}"
-    return f"{value:.3e}"

@@ -1,0 +1,56 @@
+"""The first disagreement in the words that every form of the report has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from qkv.report.document import Disagreement, Report
+
+TWO_DUMPS = "two dumps"
+"""The kind of what is judged where two dumps are held against each other."""
+
+GRADIENTS_OF = {"dq": "query", "dk": "key", "dv": "value"}
+
+OF_TOKENS = ("dx", "dsource", "dvalue_source")
+"""Gradients whose rows are tokens, and no rows of a matrix, though they have no heads."""
+
+
+def place_of(report: Report) -> str:
+    """Where the first wrong entry stands: ``first wrong: token 1 of sequence 0, output channel 2``; or empty."""
+    first = report.first_disagreement
+    if first is None:
+        return ""
+    if report.candidate.kind == TWO_DUMPS:
+        entry = f"sequence {first.batch}, head {first.head}, row {first.query}, entry {first.channel}"
+        return f"{first.probe} differ first at {entry}"
+    token = f"token {first.query} of sequence {first.batch}"
+    if first.tensor == "output":
+        return f"first wrong: {token}, output channel {first.channel}"
+    return f"gradient of {_source_of(first)}, channel {first.channel}"
+
+
+def _source_of(first: Disagreement) -> str:
+    """Of what a gradient is wrong, and the row of it."""
+    token = f"token {first.query} of sequence {first.batch}"
+    if first.head is not None:
+        token = f"{token}, head {first.head}"
+    elif first.tensor not in OF_TOKENS:
+        token = f"row {first.query}"
+    name = GRADIENTS_OF.get(first.tensor, first.tensor[1:])
+    return f"{name} is wrong first at {token}"
+
+
+def disagreement(report: Report) -> str:
+    """The place with both numbers: ``first wrong: ...: expected 0.1681, got -1.1720``; empty where nothing is wrong."""
+    first = report.first_disagreement
+    if first is None:
+        return ""
+    expected, got = report.sides
+    return f"{place_of(report)}: {expected} {number(first.expected)}, {got} {number(first.got)}"
+
+
+def number(value: float) -> str:
+    """A number with four decimals, or in powers of ten where that hides it."""
+    if value == 0 or not np.isfinite(value) or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.4f}"
+    return f"{value:.3e}"
