@@ -23,7 +23,7 @@ from qkv.adapters.results import describe, flatten
 from qkv.adapters.signatures import arguments_of, is_plain_function
 from qkv.adapters.surroundings import Printed, captured, mode, seeded
 from qkv.adapters.torch_tensors import torch_array, torch_shapes
-from qkv.adapters.tracebacks import is_of_qkv, raised
+from qkv.adapters.tracebacks import NO_AXES, is_of_qkv, raised
 from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
 from qkv.errors import CandidateError
 
@@ -146,7 +146,7 @@ class Host:
         kwargs = carrier.filled(convert(dict(call.kwargs), arrays.make))
         with recorded(call.cotangent, candidate, args, kwargs) as graph:
             started = time.perf_counter()
-            with self._watched(f"calling {name}"):
+            with self._watched(f"calling {name}", call.axes):
                 result = candidate(*graph.args, **graph.kwargs)
             seconds = time.perf_counter() - started
             with self._watched(f"the backward pass of {name}"):
@@ -198,8 +198,8 @@ class Host:
         return self._holder
 
     @contextlib.contextmanager
-    def _watched(self, doing: str) -> Iterator[None]:
-        """Nothing; makes a `CandidateError` of whatever is raised meanwhile."""
+    def _watched(self, doing: str, axes: Mapping[str, int] = NO_AXES) -> Iterator[None]:
+        """Nothing; makes a `CandidateError` of whatever is raised meanwhile. ``axes``: see `Call`."""
         try:
             yield
         except CandidateError:
@@ -207,12 +207,12 @@ class Host:
         except KeyboardInterrupt as error:
             if not self._isolated:
                 raise
-            raise self._told(doing, error) from None
+            raise self._told(doing, error, axes) from None
         except BaseException as error:  # noqa: BLE001 - SystemExit and its like are the candidate's failures too
-            raise self._told(doing, error) from None
+            raise self._told(doing, error, axes) from None
 
-    def _told(self, doing: str, error: BaseException) -> CandidateError:
-        told = raised(doing, error, self._file)
+    def _told(self, doing: str, error: BaseException, axes: Mapping[str, int]) -> CandidateError:
+        told = raised(doing, error, self._file, axes)
         return (blamed(doing) if is_of_qkv(error.__traceback__) else None) or told
 
 

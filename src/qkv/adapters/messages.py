@@ -178,6 +178,7 @@ class Call:
             where it has none, ``overwritten`` says that it needs none, and ``emptied`` that this can't go on.
         room: sizes of a cache by role, for a candidate that has a method to set its own up; empty for none.
         watched: whether every array operation is recorded, those of building the candidate too.
+        axes: size of each axis of its arrays by name, to explain an operation with whose shapes don't fit.
     """
 
     args: Sequence[Any] = ()
@@ -191,6 +192,7 @@ class Call:
     anew: Literal["", "emptied", "overwritten"] = ""
     room: Mapping[str, int] = field(default_factory=dict)
     watched: bool = False
+    axes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,12 @@ import os
 import re
 import sysconfig
 import traceback
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
+from qkv.adapters.shaping.failing import shape_clash
 from qkv.errors import CandidateError
 
 MOST_LINES = 15
@@ -18,6 +21,9 @@ MOST_LINES = 15
 
 LONGEST_LINE = 200
 """Characters of a line of code or of a message that are kept."""
+
+NO_AXES: Mapping[str, int] = MappingProxyType({})
+"""Where nothing is known of the sizes of a call."""
 
 _QKV = str(Path(__file__).parents[1]) + os.sep
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -27,13 +33,14 @@ ELSEWHERE = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib",
 """Folders whose files are not the user's."""
 
 
-def raised(doing: str, error: BaseException, file: str = "") -> CandidateError:
+def raised(doing: str, error: BaseException, file: str = "", axes: Mapping[str, int] = NO_AXES) -> CandidateError:
     """The error to raise when the candidate raised one itself.
 
     Args:
         doing: what was going on, as the start of a sentence: ``"calling Attention"``.
         error: what the candidate raised.
         file: the candidate's file; its frames are the ones worth showing.
+        axes: size of each axis of the call by name, to explain shapes with.
     """
     if isinstance(error, CandidateError):
         return error
@@ -46,7 +53,8 @@ def raised(doing: str, error: BaseException, file: str = "") -> CandidateError:
         message = f"{doing} ended the program: sys.exit({'' if error.code is None else cut(repr(error.code))})"
     else:
         message = f"{doing} raised {one_line(error)}"
-    return CandidateError(message, hint=_advice(error), detail=detail)
+    hint = _advice(error) or shape_clash(error, partial(is_own, file=file), axes)
+    return CandidateError(message, hint=hint, detail=detail)
 
 
 def _advice(error: BaseException) -> str:
