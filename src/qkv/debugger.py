@@ -22,9 +22,10 @@ from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
 from qkv.gradients import with_gradients
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
+from qkv.location import located
 from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
-from qkv.report import CandidateWords, Report
+from qkv.report import CandidateWords, Report, Verdict
 from qkv.request import Request
 from qkv.settling import Trial, settle
 from qkv.size_sweep import SizeSweep, swept
@@ -201,6 +202,8 @@ def _judged(host: Hosting, request: Request) -> Report:
         trial, diagnosis = _decided(_settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
+        if report.verdict is Verdict.WRONG:
+            report = replace(report, line=located(trial, diagnosis))
         report = with_gradients(report, trial) if request.gradients else report
         if request.length is None:
             return report

@@ -14,7 +14,7 @@ import numpy as np
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import NotApplicable
-from qkv.adapters.calling import Outcome
+from qkv.adapters.calling import Caller, Outcome
 from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Array, Facts
@@ -34,6 +34,7 @@ QUICK = ("ordinary", "fewer-queries", "handed-mask", "padding", "handed-bias", "
 class Reading(Protocol):
     """A candidate together with one way of handing it inputs."""
 
+    caller: Caller
     spec: AttentionSpec
     facts: Facts
 

@@ -1,0 +1,205 @@
+"""Atlas: known arrays laid out for looking up. Which of them has an array's values, in any order of its axes?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+
+import numpy as np
+
+from qkv.oracle.inputs import Array
+from qkv.recognition.arrangement import REPEATED, Names, arrangements, collapsed
+from qkv.recognition.known import Known
+
+LOW = -1e3
+"""What a score is below where a key is hidden: fills from -1e4 down, and minus infinity."""
+
+MOST_ELEMENTS = 1 << 20
+"""An array of more entries is not looked up."""
+
+ONE_BY_ONE = frozenset({"batch", "head", "query", "key"})
+"""Axes whose entries people treat one by one, in loops: sequences, heads, tokens; not channels."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A known array that has the values.
+
+    Attributes:
+        known: the array.
+        axes: the names of the axes of what was looked up; empty where the values are there in no order of whole axes.
+        fixed: of the known array's axes that what was looked up lacks, where on them it stands.
+        factor: what the known array is multiplied by.
+        hides: whether some entries are hidden.
+    """
+
+    known: Known
+    axes: Names
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    factor: float = 1.0
+    hides: bool = False
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A known array's parts of one size: all that there are when some axes are fixed.
+
+    Attributes:
+        known: the array.
+        axes: names of the axes that are left.
+        shape: their sizes.
+        fixed: names and sizes of the others.
+        parts: ``(part, entry)``.
+        hidden: ``(part, mask, entry)``: what each known mask hides of a part; None where nothing may be hidden.
+    """
+
+    known: Known
+    axes: Names
+    shape: tuple[int, ...]
+    fixed: Mapping[str, int]
+    parts: Array
+    hidden: Array | None
+
+    @cached_property
+    def ordered(self) -> Array:
+        """The parts' entries by size."""
+        return np.sort(self.parts, axis=1)
+
+    @cached_property
+    def size(self) -> float:
+        """The largest entry."""
+        return float(np.abs(self.parts[np.isfinite(self.parts)]).max(initial=1e-30))
+
+    def place(self, part: int) -> dict[str, int]:
+        """Where on the fixed axes a part stands."""
+        at = np.unravel_index(part, tuple(self.fixed.values())) if self.fixed else ()
+        return {axis: int(index) for axis, index in zip(self.fixed, at, strict=True)}
+
+
+class Atlas:
+    """Known arrays by the size of their parts.
+
+    Args:
+        knowns: the arrays.
+        masks: where known masks allow a key, ``(batch, head, query, key)`` each, the whole mask first.
+        closeness: how far apart equal values may be, as a share of the largest entry.
+    """
+
+    def __init__(self, knowns: Iterable[Known], masks: Sequence[Array], closeness: float) -> None:
+        self._closeness = closeness
+        self._sheets: dict[int, list[_Sheet]] = {}
+        for known in knowns:
+            for sheet in _sheets(known, masks):
+                self._sheets.setdefault(sheet.parts.shape[1], []).append(sheet)
+
+    def find(self, array: Array) -> Iterator[Found]:
+        """Every known array that an array is, also up to the factors that a right one may have."""
+        small, kept = collapsed(array)
+        if small.size < 2 or small.size > MOST_ELEMENTS:
+            return
+        small = small.astype(np.float64)
+        low = small <= LOW
+        hides = bool(low.any())
+        for sheet in self._sheets.get(small.size, ()):
+            if hides and sheet.hidden is None:
+                continue
+            for factor in sheet.known.factors:
+                same = self._hiding(sheet, small / factor, low) if hides else self._equal(sheet, small / factor)
+                for part, names in same:
+                    yield Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor, hides)
+
+    def multiple(self, array: Array) -> Found | None:
+        """The known array that an array is a multiple of, whatever the factor; None where there is none."""
+        small, kept = collapsed(array)
+        if small.size < 8 or small.size > MOST_ELEMENTS or not np.isfinite(small).all():
+            return None
+        small = small.astype(np.float64)
+        for sheet in self._sheets.get(small.size, ()):
+            for part, entries in enumerate(sheet.parts):
+                factor = float(np.linalg.norm(small)) / max(float(np.linalg.norm(entries)), 1e-300)
+                for signed in (factor, -factor):
+                    if factor == 0 or not np.isfinite(factor) or part not in self._candidates(sheet, small / signed):
+                        continue
+                    for names in self._arranged(sheet, part, small / signed):
+                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), signed)
+        return None
+
+    def _candidates(self, sheet: _Sheet, small: Array) -> list[int]:
+        """The parts that have the same entries, in whatever order."""
+        ordered = np.sort(small, axis=None)
+        with np.errstate(all="ignore"):
+            off = np.abs(sheet.ordered - ordered)
+        off[np.isnan(sheet.ordered) & np.isnan(ordered)] = 0.0
+        off[sheet.ordered == ordered] = 0.0
+        return [int(part) for part in np.flatnonzero(off.max(axis=1) <= self._closeness * sheet.size)]
+
+    def _equal(self, sheet: _Sheet, small: Array) -> Iterator[tuple[int, Names]]:
+        for part in self._candidates(sheet, small):
+            arranged = self._arranged(sheet, part, small)
+            yield from ((part, names) for names in arranged or [()])
+
+    def _arranged(self, sheet: _Sheet, part: int, small: Array) -> list[Names]:
+        bar = self._closeness * sheet.size
+        return [
+            names
+            for index, names in arrangements(sheet.shape, sheet.axes, small.shape)
+            if np.allclose(sheet.parts[part][index], small, rtol=0.0, atol=bar, equal_nan=True)
+        ]
+
+    def _hiding(self, sheet: _Sheet, small: Array, low: Array) -> Iterator[tuple[int, Names]]:
+        """The parts that are equal wherever nothing is hidden, and of which known masks hide just what is hidden."""
+        bar = self._closeness * sheet.size
+        assert sheet.hidden is not None
+        for index, names in arrangements(sheet.shape, sheet.axes, small.shape):
+            for part, entries in enumerate(sheet.parts):
+                if (np.abs(entries[index] - small)[~low] <= bar).all() and _hidden(sheet.hidden[part][:, index], low):
+                    yield part, names
+
+
+def _hidden(masks: Array, low: Array) -> bool:
+    """Whether what is low is what some of the masks hide together, none of it allowed by the first, the whole one."""
+    if not masks[0][low].all():
+        return False
+    together = np.zeros_like(low)
+    for mask in masks:
+        if not mask[~low].any():
+            together |= mask
+    return bool((together == low).all())
+
+
+def _sheets(known: Known, masks: Sequence[Array]) -> Iterator[_Sheet]:
+    """A known array whole, and in parts along each choice of its axes."""
+    array, kept = collapsed(np.asarray(known.array, dtype=np.float64))
+    names = tuple(known.axes[axis] for axis in kept)
+    hidden = None
+    if known.maskable and masks and array.size == np.size(known.array):
+        hidden = np.stack([np.broadcast_to(~mask, np.shape(known.array)).reshape(array.shape) for mask in masks])
+    for count in range(array.ndim):
+        for fixed in combinations(range(array.ndim), count):
+            if not all(names[axis] in ONE_BY_ONE for axis in fixed):
+                continue
+            rest = [axis for axis in range(array.ndim) if axis not in fixed]
+            shape = tuple(array.shape[axis] for axis in rest)
+            entries = int(np.prod(shape))
+            apart = None
+            if hidden is not None:
+                apart = hidden.transpose([*(1 + axis for axis in fixed), 0, *(1 + axis for axis in rest)])
+                apart = apart.reshape(-1, len(masks), entries)
+            yield _Sheet(
+                known,
+                tuple(names[axis] for axis in rest),
+                shape,
+                {names[axis]: array.shape[axis] for axis in fixed},
+                array.transpose([*fixed, *rest]).reshape(-1, entries),
+                apart,
+            )
+
+
+def _spread(names: Names, kept: Sequence[int], ndim: int) -> Names:
+    """The names for all axes of the array, those included along which it does not change."""
+    if not names:
+        return ()
+    by_axis = dict(zip(kept, names, strict=True))
+    return tuple(by_axis.get(axis, REPEATED) for axis in range(ndim))

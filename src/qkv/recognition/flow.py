@@ -1,0 +1,66 @@
+"""Flow: which operation made an array, and what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from qkv.adapters.recording import Operation, Recording, Ref
+
+
+class Flow:
+    """The operations of a recording as a graph.
+
+    Args:
+        recording: the recording.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+
+    @cached_property
+    def _makers(self) -> dict[int, int]:
+        return {
+            value: number
+            for number, operation in enumerate(self.recording.operations)
+            for value in operation.results
+        }  # fmt: skip
+
+    def maker(self, value: int) -> int | None:
+        """Number of the operation that made a value; None for what was there before."""
+        return self._makers.get(value)
+
+    def operands(self, operation: int) -> list[int]:
+        """Numbers of the values that an operation was given, as the recording has them."""
+        return list(operands_of(self.recording.operations[operation]))
+
+    def behind(self, values: list[int]) -> set[int]:
+        """Numbers of all operations that these values are made by."""
+        seen: set[int] = set()
+        waiting = list(values)
+        while waiting:
+            maker = self.maker(waiting.pop())
+            if maker is not None and maker not in seen:
+                seen.add(maker)
+                waiting += self.operands(maker)
+        return seen
+
+
+def operands_of(operation: Operation) -> Iterator[int]:
+    """Numbers of the values among an operation's arguments."""
+    own = set(operation.results)
+    for value in _refs([*operation.arguments, *operation.keywords.values()]):
+        if value not in own:
+            yield value
+
+
+def _refs(argument: Any) -> Iterator[int]:
+    if isinstance(argument, Ref):
+        yield argument.value
+    elif isinstance(argument, list | tuple):
+        for item in argument:
+            yield from _refs(item)
+    elif isinstance(argument, dict):
+        for item in argument.values():
+            yield from _refs(item)

@@ -1,0 +1,91 @@
+"""What an attention makes of positions on its way: distances, slopes, tables of rope, turned halves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qkv.oracle import Run
+from qkv.oracle.inputs import Array
+from qkv.positions import Rope
+from qkv.recognition.known import KEYS, PAIRS, QUERIES, Known
+from qkv.vocabulary import Stage
+
+
+def position_knowns(run: Run) -> Iterator[Known]:
+    """Positions, and all that rope and alibi make of them."""
+    query, key = (np.asarray(at, dtype=float) for at in run.token_positions())
+    yield Known("positions of the queries", None, ("query",), query)
+    yield Known("positions of the keys", None, ("key",), key)
+    distance = key[None, :] - query[:, None]
+    yield Known("distance", None, PAIRS[2:], distance, (1.0, -1.0))
+    if run.spec.alibi is not None:
+        slopes = np.asarray(run.spec.alibi.slopes_for(run.spec.num_heads), dtype=float)
+        yield Known("alibi slopes", Stage.BIAS, ("head",), slopes, (1.0, -1.0))
+        yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0))
+        for far in (distance, -np.abs(distance)):
+            yield Known("alibi bias", Stage.BIAS, PAIRS[1:], slopes[:, None, None] * far, (1.0, -1.0))
+    if run.spec.rope is not None:
+        yield from _rope(run, run.spec.rope, query, key)
+
+
+def _rope(run: Run, rope: Rope, query_at: Array, key_at: Array) -> Iterator[Known]:
+    given = run.before[Stage.POSITION]
+    head_dim = given.query.shape[-1]
+    dims = rope.rotary_dims(head_dim)
+    exponents = np.arange(0, dims, 2) / dims
+    frequencies = np.asarray(rope.frequencies(head_dim))
+    for name, row in (
+        ("exponents of rope", exponents),
+        ("wavelengths of rope", rope.base**exponents),
+        ("wavelengths of rope", 1 / frequencies),
+        ("frequencies of rope", frequencies),
+    ):
+        yield Known(name, Stage.POSITION, ("pair",), row)
+    for axes, at, x in ((QUERIES, query_at, given.query), (KEYS, key_at, given.key)):
+        angles = at[:, None] * frequencies
+        yield Known("angles of rope", Stage.POSITION, (axes[2], "pair"), angles)
+        yield Known("angles of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(angles, rope))
+        for name, table in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
+            table = table * rope.attention_factor
+            yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "pair"), table)
+            yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(table, rope))
+        yield from _turned(run, rope, axes, x, angles)
+
+
+def _turned(run: Run, rope: Rope, axes: tuple[str, ...], x: Array, angles: Array) -> Iterator[Known]:
+    """The halves of query or key, and the products that rope is a sum of; with heads shared and not."""
+    name = axes[2]
+    step = 1 if name == "query" else run.spec.group_size
+    pairs = angles.shape[-1]
+    cos, sin = (f(angles) * rope.attention_factor for f in (np.cos, np.sin))
+    for shared in dict.fromkeys((1, step)):
+        every = x[:, ::shared]
+        turned = every[..., : 2 * pairs]
+        halves = rope.pairing == "halves"
+        first, second = (turned[..., :pairs], turned[..., pairs:]) if halves else (turned[..., 0::2], turned[..., 1::2])
+        quarter = (
+            np.concatenate([-second, first], -1) if halves else np.stack([-second, first], -1).reshape(turned.shape)
+        )
+        small, wide = (*axes[:3], "pair"), axes
+        for part, array in (
+            ("first half", first), ("second half", second), ("first half by cos", first * cos),
+            ("second half by cos", second * cos), ("first half by sin", first * sin),
+            ("second half by sin", second * sin),
+            ("first half, turned", first * cos - second * sin), ("second half, turned", second * cos + first * sin),
+        ):  # fmt: skip
+            yield Known(f"{name}, {part}", Stage.POSITION, small, array, (1.0, -1.0))
+        for part, array in (
+            ("channels to turn", turned), ("a quarter turn on", quarter),
+            ("by cos", turned * _for_channels(cos, rope)),
+            ("a quarter turn on, by sin", quarter * _for_channels(sin, rope)),
+        ):  # fmt: skip
+            yield Known(f"{name}, {part}", Stage.POSITION, wide, array)
+        if 2 * pairs < every.shape[-1]:
+            yield Known(f"{name}, channels that stay", Stage.POSITION, wide, every[..., 2 * pairs :])
+
+
+def _for_channels(table: Array, rope: Rope) -> Array:
+    """``(token, pair)`` as ``(token, dim)``: each pair's number for both of its channels."""
+    return np.concatenate([table, table], -1) if rope.pairing == "halves" else np.repeat(table, 2, axis=-1)

@@ -1,0 +1,221 @@
+"""Sights: for every array that a candidate made, which array of an attention it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+
+from qkv.adapters.recording import Recording
+from qkv.errors import ShapeError
+from qkv.oracle import Run
+from qkv.oracle.inputs import Array
+from qkv.recognition.arrangement import REPEATED, Names, arrangements, collapsed
+from qkv.recognition.atlas import LOW, Atlas, Found
+from qkv.recognition.known import PAIRS, Known, knowns_of
+from qkv.recognition.known_masks import KnownMask, masks_of
+from qkv.recognition.known_positions import position_knowns
+from qkv.vocabulary import Stage
+
+Thing = TypeVar("Thing")
+
+IMPOSSIBLE = (ShapeError, ValueError, IndexError, KeyError, AttributeError, TypeError)
+"""What making a known array raises where a fault has left no room for it."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What one array is.
+
+    Attributes:
+        name: the field's name: ``attn_scores``.
+        stage: the stage that makes it; None for what is given, or made of positions alone.
+        axes: names of its axes in its own order: ``("batch", "query", "head*dim")``; ``·`` for one along which nothing
+            changes. Empty where its values are those of the name, in an order that no order of axes gives.
+        fixed: where on the axes it lacks it stands: ``{"head": 2}``.
+        factor: what it is multiplied by.
+        right: whether an attention that is right may make it.
+        form: of a mask: ``keep``, ``hide`` or ``additive``.
+    """
+
+    name: str
+    stage: Stage | None
+    axes: tuple[str, ...]
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    factor: float = 1.0
+    right: bool = True
+    form: str = ""
+
+    @property
+    def scrambled(self) -> bool:
+        """Whether it has the right values in an order that is none of whole axes."""
+        return not self.axes
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """What was recognised.
+
+    Attributes:
+        recording: the recording.
+        sights: what each value is in the attention that is meant; None where nothing is known of it.
+        faulty: what it is under a fault, where it isn't right.
+    """
+
+    recording: Recording
+    sights: Sequence[Sight | None]
+    faulty: Sequence[Sight | None]
+
+    def right(self, value: int) -> bool:
+        """Whether a value was recognised as one that a right attention makes."""
+        sight = self.sights[value]
+        return sight is not None and sight.right
+
+
+def recognise(recording: Recording, right: Run, faulty: Run | None = None, closeness: float = 1e-5) -> Recognition:
+    """What every value of a recording is.
+
+    Args:
+        recording: what the candidate did.
+        right: the oracle's run on the same inputs.
+        faulty: its run under the fault that was diagnosed; None for none.
+        closeness: how far apart equal values may be, as a share of the largest entry.
+    """
+    meant, other = _Book(right, closeness), None if faulty is None else _Book(faulty, closeness)
+    sights: list[Sight | None] = []
+    under_fault: list[Sight | None] = []
+    known: dict[tuple[tuple[int, ...], bytes], tuple[Sight | None, Sight | None]] = {}
+    for value in recording.values:
+        key = (value.array.shape, value.array.tobytes())
+        if key not in known:
+            sight = meant.sight(value.array)
+            wrong = other is not None and (sight is None or not sight.right or sight.scrambled)
+            known[key] = sight, other.sight(value.array) if other is not None and wrong else None
+        sights.append(known[key][0])
+        under_fault.append(known[key][1])
+    return Recognition(recording, sights, under_fault)
+
+
+class _Book:
+    """All that is known of one run, to look arrays up in."""
+
+    def __init__(self, run: Run, closeness: float) -> None:
+        self._run = run
+        knowns = _made(chain(_possible(position_knowns(run)), _possible(knowns_of(run))))
+        self._masks = list(_possible(masks_of(run)))
+        whole = [np.broadcast_to(mask, run.scores.shape) for _, axes, mask in self._masks if axes == PAIRS]
+        padding = [np.broadcast_to(mask[:, None, None, :], run.scores.shape) for _, axes, mask in self._masks
+                   if axes != PAIRS]  # fmt: skip
+        self._atlas = Atlas(_unlike(knowns), [*whole, *padding], closeness)
+        self._squares: dict[int, list[KnownMask]] = {}
+
+    def sight(self, array: Array) -> Sight | None:
+        """What an array is; None where nothing is known of it."""
+        if array.dtype.kind not in "fiub" or array.size == 0:
+            return None
+        mask = self._mask(array)
+        if mask is not None or array.dtype.kind == "b":
+            return mask
+        found = list(self._atlas.find(array))
+        if found:
+            best = min(found, key=_order)
+            return _sight(best, right=bool(best.axes))
+        multiple = self._atlas.multiple(array) if array.dtype.kind == "f" else None
+        return None if multiple is None else _sight(multiple, right=False)
+
+    def _mask(self, array: Array) -> Sight | None:
+        for form, keeps in _as_booleans(array):
+            for name, axes, known in self._known_masks(array.shape):
+                names = _same_mask(keeps, known, axes)
+                if names is not None:
+                    return Sight(name, Stage.MASK, names, form=form)
+        return None
+
+    def _known_masks(self, shape: tuple[int, ...]) -> Iterator[KnownMask]:
+        yield from self._masks
+        if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] not in self._run.inputs.lengths:
+            square = shape[-1]
+            if square not in self._squares:
+                self._squares[square] = list(_possible(masks_of(self._run, square)))
+            yield from self._squares[square]
+
+
+def _order(found: Found) -> tuple[object, ...]:
+    """Which of several known arrays an array is: whole, as it is, its axes in the usual order, of the last stage."""
+    canonical = tuple(axis for axis in found.known.axes if axis not in found.fixed)
+    merged = any("*" in axis for axis in found.axes)
+    stage = found.known.stage
+    late = 0 if stage is None else stage.order if merged else -stage.order
+    plain = tuple(axis for axis in found.axes if axis != REPEATED)
+    return (not found.axes, found.factor != 1.0, len(found.fixed), plain != canonical, late)
+
+
+def _sight(found: Found, *, right: bool) -> Sight:
+    stage = Stage.MASK if found.hides else found.known.stage
+    return Sight(found.known.name, stage, found.axes, found.fixed, found.factor, right)
+
+
+def _made(knowns: Iterable[Known]) -> Iterator[Known]:
+    return (known for known in knowns if known.array is not None and np.size(known.array))
+
+
+def _unlike(knowns: Iterable[Known]) -> Iterator[Known]:
+    """The known arrays, one of those that have a name, axes and values in common."""
+    seen: set[tuple[str, tuple[str, ...], bytes]] = set()
+    for known in knowns:
+        array = np.asarray(known.array, dtype=np.float64)
+        key = (f"{known.name} {known.stage}", known.axes, array.tobytes())
+        if array.ndim == len(known.axes) and key not in seen:
+            seen.add(key)
+            yield known
+
+
+def _possible(things: Iterator[Thing]) -> Iterator[Thing]:
+    """What can be made of them: a fault may leave no room for the rest."""
+    with np.errstate(all="ignore"):
+        while True:
+            try:
+                thing = next(things)
+            except StopIteration:
+                return
+            except IMPOSSIBLE:
+                return
+            yield thing
+
+
+def _as_booleans(array: Array) -> Iterator[tuple[str, Array]]:
+    """The masks that an array of two values can stand for, True = may attend."""
+    if array.dtype.kind == "b":
+        yield "keep", array
+        yield "hide", ~array
+        return
+    first = array.flat[0]
+    if not np.isfinite(first) and first != -np.inf:
+        return
+    sample = array.reshape(-1)[:64]
+    if len(np.unique(sample)) > 2 or len(values := np.unique(array)) != 2:
+        return
+    small, large = float(values[0]), float(values[1])
+    if (small, large) == (0.0, 1.0):
+        yield "keep", array == 1
+        yield "hide", array == 0
+    elif large == 0.0 and small <= LOW:
+        yield "additive", array == 0
+    elif small == 0.0 and large == np.inf:
+        yield "hide", array == 0
+
+
+def _same_mask(keeps: Array, known: Array, axes: Names) -> Names | None:
+    """The names of a mask's axes where it is this one, an axis of one entry standing for all; None where it isn't."""
+    small, kept = collapsed(keeps)
+    other, left = collapsed(known)
+    if small.ndim == 0:
+        return None
+    for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
+        if np.array_equal(other.reshape(-1)[index], small):
+            by_axis = dict(zip(kept, names, strict=True))
+            return tuple(by_axis.get(axis, REPEATED) for axis in range(keeps.ndim))
+    return None
