@@ -25,6 +25,14 @@ LIKE = {
 
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
+_UNSTORABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What no XML may hold, nor any UTF-8: https://www.w3.org/TR/xml/#charsets."""
+
+
+def storable(text: str) -> str:
+    """The text as any document can hold it, with the mark for a character that is none where it can't."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
 
 def encodable(text: str, encoding: str) -> str:
     """The text with what the encoding lacks replaced, by a likeness where there is one."""
