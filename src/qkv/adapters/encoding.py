@@ -22,6 +22,7 @@ from qkv.adapters.messages import (
     Argument,
     Array,
     ArrayFacts,
+    Binding,
     Call,
     Config,
     Cotangent,
@@ -30,6 +31,7 @@ from qkv.adapters.messages import (
     Handed,
     Reply,
     Returned,
+    ScriptRun,
 )
 from qkv.adapters.recording import Operation, Place, Recording, Ref, Value
 from qkv.errors import CandidateError
@@ -46,7 +48,7 @@ _HEADER = struct.Struct("<Q")
 _RECORDS: dict[str, type] = {
     record.__name__: record
     for record in (
-        *(Argument, ArrayFacts, Call, Config, Cotangent, Facts, Fresh, Handed, Reply, Returned),
+        *(Argument, ArrayFacts, Binding, Call, Config, Cotangent, Facts, Fresh, Handed, Reply, Returned, ScriptRun),
         *(Operation, Place, Recording, Ref, Value),
     )
 }

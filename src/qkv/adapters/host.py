@@ -16,10 +16,11 @@ from qkv.adapters.differentiation import recorded
 from qkv.adapters.facts import facts_of
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
-from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply
+from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply, ScriptRun
 from qkv.adapters.refusing import refuse
 from qkv.adapters.replaced import blamed
 from qkv.adapters.results import describe, flatten
+from qkv.adapters.scripts.running import run_script
 from qkv.adapters.signatures import arguments_of, is_plain_function
 from qkv.adapters.surroundings import Printed, captured, mode, seeded
 from qkv.adapters.torch_tensors import torch_array, torch_shapes
@@ -165,6 +166,11 @@ class Host:
         """One of its tensors; in a dtype that NumPy lacks as float32."""
         with self._watched(f"reading {path}"), captured():
             return torch_array(path, name)
+
+    def script(self, path: str, source: str) -> ScriptRun:
+        """What a plain script did, run as a program (see `scripts.running.run_script`)."""
+        with captured() as printed, seeded(0):
+            return replace(run_script(path, source), printed=printed.tail())
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""

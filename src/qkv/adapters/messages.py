@@ -239,6 +239,42 @@ class Reply:
     recording: Recording | None = None
 
 
+@dataclass(frozen=True)
+class Binding:
+    """A variable of a script was given an array.
+
+    Attributes:
+        name: the variable.
+        value: the array's number in the recording.
+        after: how many operations there had been by then.
+    """
+
+    name: str
+    value: int
+    after: int
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What a plain script did.
+
+    Attributes:
+        recording: every array that an expression of it made; the places are those of its own lines.
+        bound: each time a variable was given an array.
+        error: what ended it early, in a line: ``RuntimeError: size mismatch``; empty where it ran to its end.
+        line: where that was raised.
+        skipped: lines of the statements that were left out, since a package that they need isn't installed.
+        printed: the end of what it printed.
+    """
+
+    recording: Recording
+    bound: Sequence[Binding] = ()
+    error: str = ""
+    line: int = 0
+    skipped: Sequence[int] = ()
+    printed: str = ""
+
+
 class Hosting(Protocol):
     """Whoever holds the candidate: `Host` in this process, `HostProcess` in a child. The judge knows only this."""
 
@@ -256,6 +292,9 @@ class Hosting(Protocol):
 
     def call(self, call: Call) -> Reply:
         """What came of calling it. Every call starts from the same state, save those in the ``then`` of another."""
+
+    def script(self, path: str, source: str) -> ScriptRun:
+        """What a plain script did, run as a program."""
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from qkv.adapters.child import Child, Ended
 from qkv.adapters.encoding import LOST, decode, encode
-from qkv.adapters.messages import Array, Call, Facts, Reply
+from qkv.adapters.messages import Array, Call, Facts, Reply, ScriptRun
 from qkv.adapters.tracebacks import MOST_LINES, code_at, in_bytes, is_own, more_memory, shown
 from qkv.errors import CandidateError
 
@@ -26,7 +26,7 @@ MEMORY_LIMIT = 4 << 30
 """Bytes that the child may have."""
 
 _DOING = {"open": "loading", "build": "building", "state": "reading", "assign": "giving weights to", "call": "calling",
-          "tensor_shapes": "reading", "tensor_array": "reading"}  # fmt: skip
+          "tensor_shapes": "reading", "tensor_array": "reading", "script": "running"}  # fmt: skip
 
 
 class HostProcess:
@@ -115,6 +115,12 @@ class HostProcess:
         array: Array = self._ask("tensor_array", path, name, expected=np.ndarray)
         return array
 
+    def script(self, path: str, source: str) -> ScriptRun:
+        """What a plain script did (see `Host.script`)."""
+        self._target, self._name = path, Path(path).name
+        done: ScriptRun = self._ask("script", path, source, expected=ScriptRun)
+        return done
+
     def close(self) -> None:
         """Nothing; ends the child and everything it started."""
         child, self._child, self._opening = self._child, None, None
@@ -137,7 +143,7 @@ class HostProcess:
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build", "tensor_shapes") else self.time_limit
+        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build", "tensor_shapes", "script") else self.time_limit
 
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None

@@ -22,7 +22,7 @@ from qkv.errors import CandidateError
 
 LONGEST = 1e6
 """Seconds; clocks of some systems can't count further."""
-REQUESTS = ("open", "build", "state", "assign", "call", "tensor_shapes", "tensor_array")
+REQUESTS = ("open", "build", "state", "assign", "call", "tensor_shapes", "tensor_array", "script")
 
 
 def main() -> None:

@@ -1,0 +1,125 @@
+"""A script run statement by statement, as ``python script.py`` would, with notes on all that it computes."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from qkv.adapters.loading import leave_no_bytecode
+from qkv.adapters.messages import ScriptRun
+from qkv.adapters.scripts.notes import Notes
+from qkv.adapters.scripts.noting import NOTE, Noting
+from qkv.adapters.tracebacks import one_line
+
+
+def run_script(path: str, source: str) -> ScriptRun:
+    """What a script did until its end, or until a statement failed.
+
+    A statement that needs a package that isn't there is left out, and so is whatever needs what it would have made:
+    plots are no part of an attention.
+
+    Args:
+        path: where the script stands; its folder is searched for what it imports.
+        source: its text.
+    """
+    folder = str(Path(path).parent)
+    leave_no_bytecode(Path(folder))
+    sys.path[:] = [folder, *(one for one in sys.path if one != folder)]
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    return _Script(path, source).run()
+
+
+@dataclass
+class _Script:
+    path: str
+    source: str
+    missing: set[str] = field(default_factory=set)
+    skipped: list[int] = field(default_factory=list)
+
+    def run(self) -> ScriptRun:
+        noting = Noting(self.source, self.path)
+        module = ModuleType("__main__")
+        module.__file__ = self.path
+        # Dataclasses and pickles look their module up by name.
+        sys.modules["__main__"] = module
+        tree = ast.parse(self.source)
+        flags = _future_flags(tree)
+        names = [_names(statement) for statement in tree.body]
+        rewritten = [noting.visit(statement) for statement in tree.body]
+        notes = Notes(noting.nodes)
+        setattr(module, NOTE, notes)
+        error, line = "", 0
+        for statement, used in zip(rewritten, names, strict=True):
+            try:
+                self._run_statement(statement, used, module, flags)
+            except SystemExit:
+                break
+            except BaseException as raised:  # noqa: BLE001 - whatever a script raises is its own affair
+                error, line = one_line(raised), self._line_of(raised)
+                break
+        return ScriptRun(notes.recording(), notes.bound(), error, line, self.skipped)
+
+    def _run_statement(self, statement: Any, used: set[str], module: ModuleType, flags: int) -> None:
+        body = statement if isinstance(statement, list) else [statement]
+        if used & self.missing:
+            self._skip(body, used)
+            return
+        code = compile(ast.Module(body, []), self.path, "exec", flags=flags, dont_inherit=True)
+        try:
+            exec(code, module.__dict__)  # noqa: S102 - running it is what was asked for
+        except ModuleNotFoundError as absent:
+            if not isinstance(body[0], ast.Import | ast.ImportFrom) or absent.name is None:
+                raise
+            self._skip(body, used)
+        except NameError as absent:
+            # A function was called that needs what could not be imported.
+            if absent.name not in self.missing:
+                raise
+            self._skip(body, set())
+
+    def _skip(self, body: list[ast.stmt], used: set[str]) -> None:
+        """Nothing; from now on there is nothing under the names that these statements would have made."""
+        self.skipped.append(body[0].lineno)
+        self.missing |= {name for statement in body for name in _made(statement)}
+
+    def _line_of(self, error: BaseException) -> int:
+        own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.path]
+        return own[-1].lineno or 0 if own else getattr(error, "lineno", None) or 0
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads when it runs; a definition reads none."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return set()
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+
+
+def _made(statement: ast.stmt) -> Iterator[str]:
+    """The names that a statement gives something to."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0]
+
+
+def _future_flags(tree: ast.Module) -> int:
+    import __future__
+
+    names = [
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        for alias in node.names
+    ]
+    return sum(getattr(__future__, name).compiler_flag for name in names)

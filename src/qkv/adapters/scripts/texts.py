@@ -1,0 +1,110 @@
+"""The text of a script or notebook, as the judge sees it before anything runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qkv.adapters.choosing import speaks_of_attention, words_of
+from qkv.adapters.scripts.notebooks import cell_of, source_of_notebook
+from qkv.adapters.sources import parsed_file
+from qkv.adapters.targets import existing_file
+
+_QUERY = {"q", "query", "queries", "xq"}
+_PRODUCTS = {"matmul", "softmax", "einsum", "dot", "bmm", "mm", "inner", "tensordot", "scaled_dot_product_attention"}
+
+
+@dataclass(frozen=True)
+class Text:
+    """A file's code.
+
+    Attributes:
+        file: the file as given.
+        path: where it stands.
+        source: its Python; of a notebook all code cells one below the other.
+        cells: the line that each cell of a notebook begins at; empty for a script.
+    """
+
+    file: str
+    path: Path
+    source: str
+    cells: Sequence[int] = ()
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines."""
+        return self.source.splitlines()
+
+    def place(self, line: int) -> str:
+        """Where a line stands, in words: ``mine.py:7``, or ``cell 3, line 2``."""
+        if not self.cells:
+            return f"{self.file}:{line}"
+        return "cell {}, line {}".format(*cell_of(self.cells, line))
+
+
+def is_notebook(file: str) -> bool:
+    """Whether a file is a notebook by its name."""
+    return file.lower().endswith(".ipynb")
+
+
+def text_of(file: str) -> Text:
+    """The code of a file.
+
+    Raises:
+        CandidateError: there is none, or it can't be read as Python.
+    """
+    path = existing_file(file)
+    if is_notebook(file):
+        source, cells = source_of_notebook(path.read_text(encoding="utf-8", errors="replace"), file)
+        parsed_file(path, file, source.encode())
+        return Text(file, path, source, cells)
+    parsed_file(path, file)
+    return Text(file, path, decoded(path.read_bytes()))
+
+
+def decoded(source: bytes) -> str:
+    """A source as Python decodes it."""
+    from importlib.util import decode_source
+
+    return decode_source(source)
+
+
+def is_script(tree: ast.Module) -> bool:
+    """Whether a file's attention stands in its statements: products are made there, and no definition is an attention.
+
+    Only the code is read. A definition counts where its name speaks of attention, or where it takes a query.
+    """
+    if any(_is_attention(node) for node in tree.body):
+        return False
+    return any(_is_product(node) for statement in tree.body for node in _outside_definitions(statement))
+
+
+def _is_attention(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return speaks_of_attention(node.name) or "context" in words_of(node.name)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        arguments = [*node.args.posonlyargs, *node.args.args]
+        # A helper that makes one step of attention has such a name too: causal_mask, attention_scores.
+        step = words_of(node.name)[-1:] in (["mask"], ["scores"], ["softmax"], ["score"])
+        by_name = speaks_of_attention(node.name) and not step
+        return bool(arguments) and (by_name or (arguments[0].arg.lower() in _QUERY and len(arguments) > 2))
+    return False
+
+
+def _outside_definitions(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _outside_definitions(child)
+
+
+def _is_product(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
+        return True
+    if not isinstance(node, ast.Call):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name in _PRODUCTS
