@@ -27,7 +27,7 @@ class FunctionHolder:
     """A function: it has no state."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+        self.value = function
         self.device: Any = "cpu"
 
     def state(self) -> dict[str, Array]:
@@ -50,14 +50,14 @@ class FunctionHolder:
     @contextmanager
     def ready(self, dtype: DType) -> Iterator[Callable[..., Any]]:
         """The function, whatever the dtype."""
-        yield self._function
+        yield self.value
 
 
 class ObjectHolder:
     """A module, or any other object that can be called or has a ``forward``."""
 
     def __init__(self, value: Any) -> None:
-        self._value = value
+        self.value = value
         self._assigned: dict[str, Array] = {}
         self._copies: dict[DType, Any] = {}
         self._marks: dict[DType, list[Mark]] = {}
@@ -72,7 +72,7 @@ class ObjectHolder:
             CandidateError: one of them has a shape and no numbers.
         """
         held = {}
-        for slot in slots(self._value):
+        for slot in slots(self.value):
             if is_tensor(slot.value) and slot.value.is_complex():
                 continue
             try:
@@ -87,7 +87,7 @@ class ObjectHolder:
         Raises:
             CandidateError: it holds no array of that name, or one of another shape.
         """
-        shapes = {slot.name: tuple(slot.value.shape) for slot in slots(self._value)}
+        shapes = {slot.name: tuple(slot.value.shape) for slot in slots(self.value)}
         given = {name: np.array(array) for name, array in arrays.items()}
         for name, array in given.items():
             if name not in shapes:
@@ -103,9 +103,9 @@ class ObjectHolder:
         """What is to be called, cast to the dtype, in evaluation mode."""
         held = self._copy(dtype)
         if held is None:
-            with _put_back(self._value):
-                self._prepare(self._value, dtype)
-                yield _called(self._value)
+            with _put_back(self.value):
+                self._prepare(self.value, dtype)
+                yield _called(self.value)
             return
         try:
             yield _called(held)
@@ -128,7 +128,7 @@ class ObjectHolder:
     def _copy(self, dtype: DType) -> Any:
         if dtype not in self._copies and self._copyable:
             try:
-                held = copy.deepcopy(self._value)
+                held = copy.deepcopy(self.value)
             except Exception:  # noqa: BLE001 - locks, generators, tensors in a graph, a __deepcopy__ that is wrong
                 self._copyable = False
                 return None

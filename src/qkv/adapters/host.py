@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -26,6 +26,7 @@ from qkv.adapters.surroundings import Printed, captured, mode, seeded
 from qkv.adapters.torch_tensors import torch_array, torch_shapes
 from qkv.adapters.tracebacks import NO_AXES, is_of_qkv, raised
 from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
+from qkv.adapters.watching.candidate import CandidateWatch
 from qkv.errors import CandidateError
 
 
@@ -43,6 +44,7 @@ class Host:
         self._module: ModuleType | None = None
         self._file = ""
         self._holder: FunctionHolder | ObjectHolder | None = None
+        self._making: Callable[[], Any] | None = None
 
     def open(self, target: Any, source: bytes | None = None) -> Facts:
         """What the candidate says of itself, once it is loaded.
@@ -60,6 +62,7 @@ class Host:
             self._module = sys.modules.get(getattr(target, "__module__", None) or type(target).__module__)
             name = getattr(target, "__name__", type(target).__name__)
             if is_factory(target):
+                self._making = target
                 with self._watched(f"calling {name}()"), captured():
                     target = target()
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
@@ -72,6 +75,7 @@ class Host:
         self._file = getattr(loaded.module, "__file__", None) or ""
         value = loaded.value
         if is_factory(value):
+            self._making = value
             with self._watched(f"calling {loaded.name}()"), captured(), seeded(0):
                 value = value()
             if not callable(value) and not hasattr(value, "forward"):
@@ -93,11 +97,12 @@ class Host:
             CandidateError: the candidate is no class, or its constructor raised.
         """
         facts = self._opened()
-        if self._class is None:
+        cls = self._class
+        if cls is None:
             raise CandidateError(f"{facts.name} is no class, so it takes no arguments to be built with")
+        self._making = lambda: cls(**{name: self._argument(value) for name, value in kwargs.items()})
         with self._watched(f"building {facts.class_name}"), captured(), seeded(0):
-            given = {name: self._argument(value) for name, value in kwargs.items()}
-            built = self._class(**given)
+            built = self._making()
         return self._take(built, facts.name, facts.file, facts.members)
 
     def state(self) -> dict[str, Array]:
@@ -122,6 +127,20 @@ class Host:
         Raises:
             CandidateError: it raised, or returned complex values.
         """
+        if not call.watched:
+            return self._call(call, None)
+        watch = CandidateWatch(self._module, self._held().value, self._file)
+        try:
+            if self._making is not None:
+                with captured(), seeded(0):
+                    watch.build(self._making)
+            return self._call(call, watch)
+        except CandidateError:
+            # It may be that it can't be watched: compiled code may refuse what stands in for an array.
+            return self._call(call, None)
+
+    def _call(self, call: Call, watch: CandidateWatch | None) -> Reply:
+        """What came of a call, watched or not."""
         holder, facts = self._held(), self._opened()
         framework = call.framework or facts.framework
         with (
@@ -134,12 +153,15 @@ class Host:
             refuse(candidate, facts.name)
             carrier = Carrier(candidate, self._module, call, _Arrays(call, framework, holder.device).converted)
             replies = [
-                self._called(one, candidate, carrier, _Arrays(one, framework, holder.device), printed)
+                self._called(one, candidate, carrier, _Arrays(one, framework, holder.device), printed, watch)
                 for one in (call, *call.then)
             ]
             return replace(replies[0], then=replies[1:], kept=holder.kept(call.dtype) if call.then else {})
 
-    def _called(self, call: Call, candidate: Any, carrier: Carrier, arrays: _Arrays, printed: Printed) -> Reply:
+    def _called(
+        self, call: Call, candidate: Any, carrier: Carrier, arrays: _Arrays, printed: Printed,
+        watch: CandidateWatch | None,
+    ) -> Reply:  # fmt: skip
         """What came of one call, its caches handed over and taken back."""
         name = self._opened().name
         carrier.begin(call)
@@ -148,14 +170,18 @@ class Host:
         with recorded(call.cotangent, candidate, args, kwargs) as graph:
             started = time.perf_counter()
             with self._watched(f"calling {name}", call.axes):
-                result = candidate(*graph.args, **graph.kwargs)
+                run = candidate if watch is None else watch.called(candidate)
+                result = run(*graph.args, **graph.kwargs)
             seconds = time.perf_counter() - started
             with self._watched(f"the backward pass of {name}"):
                 of_arguments, of_arrays = graph.gradients(result)
         with self._watched(f"reading what {name} returned"):
             returned, words = flatten(result), describe(result)
         carrier.take(result, go_on=bool(call.then))
-        return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
+        recording = None if watch is None else watch.recording(result)
+        return Reply(
+            returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays, recording=recording
+        )
 
     def tensor_shapes(self, path: str) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and dtype of every tensor by name, in a file that ``torch.save`` wrote."""
@@ -174,7 +200,7 @@ class Host:
 
     def close(self) -> None:
         """Nothing; lets go of the candidate."""
-        self._holder = self._class = self._facts = None
+        self._holder = self._class = self._facts = self._making = None
 
     def _take(self, value: Any, name: str, file: str, members: Any) -> Facts:
         with self._watched(f"examining {name}"):

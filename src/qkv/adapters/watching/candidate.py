@@ -1,0 +1,66 @@
+"""A candidate that is watched while it is built, and then in each call by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from qkv.adapters.parts import slots
+from qkv.adapters.recording import Recording
+from qkv.adapters.signatures import original
+from qkv.adapters.watching.leaves import given, held
+from qkv.adapters.watching.places import Places
+from qkv.adapters.watching.recorder import Recorder
+from qkv.adapters.watching.watch import listening
+
+
+class CandidateWatch:
+    """Watches one candidate.
+
+    Args:
+        module: the module it was found in.
+        value: the candidate.
+        file: its file; empty where it was given as an object.
+    """
+
+    def __init__(self, module: ModuleType | None, value: Any, file: str) -> None:
+        files = {file, getattr(module, "__file__", None), _source(value)}
+        self._built = Recorder(Places([one for one in files if one]))
+        self._recorder = self._built
+
+    def build(self, make: Callable[[], Any]) -> None:
+        """Nothing; takes down how a candidate is made. One that can't be made again is watched without that."""
+        recorder = self._built
+        recorder.during = "build"
+        with contextlib.suppress(Exception), listening(recorder):
+            made = make()
+            recorder.built({f"self.{slot.name}": slot.value for slot in slots(made)})
+        recorder.during = "call"
+
+    def called(self, candidate: Callable[..., Any]) -> Callable[..., Any]:
+        """The candidate as it is to be called so that it is watched."""
+        recorder = self._recorder = self._built.fork()
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with held(recorder, candidate):
+                handed_args, handed_kwargs = given(recorder, candidate, args, kwargs)
+                with listening(recorder):
+                    return candidate(*handed_args, **handed_kwargs)
+
+        return call
+
+    def recording(self, returned: Any) -> Recording:
+        """All that was done while it was built and in the last call, which returned this."""
+        return self._recorder.recording(returned)
+
+
+def _source(value: Any) -> str | None:
+    """The file that a candidate's code stands in, which may be another than the one that names it."""
+    value = original(getattr(value, "__func__", value))
+    try:
+        return inspect.getsourcefile(inspect.unwrap(value) if inspect.isroutine(value) else type(value))
+    except (TypeError, OSError):
+        return None

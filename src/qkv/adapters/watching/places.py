@@ -1,0 +1,136 @@
+"""Where the user's code stands when an operation is called: the innermost frame of theirs, and the expression in it."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import site
+import sysconfig
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+
+from executing import Source
+
+from qkv.adapters.recording import Place
+from qkv.adapters.tracebacks import is_own
+
+_STORES = ("register_buffer", "register_parameter")
+_INNER = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
+
+
+class Places:
+    """The places of one recording, each once.
+
+    Args:
+        files: files that are the user's wherever they stand. Where one lies in an installed package, all of that
+            package is the user's.
+    """
+
+    def __init__(self, files: Collection[str] = ()) -> None:
+        self._files = frozenset(files)
+        self._packages = tuple(package for file in files for package in _package(file))
+        self._users: dict[str, bool] = {}
+        self._numbers: dict[tuple[CodeType, int], int] = {}
+        self.found: list[Place] = []
+
+    def fork(self) -> Places:
+        """The same places, to go on from here by themselves."""
+        other = Places(self._files)
+        other._numbers, other.found = dict(self._numbers), list(self.found)
+        return other
+
+    def is_users(self, file: str) -> bool:
+        """Whether code of this file is the user's, rather than a library's or qkv's."""
+        known = self._users.get(file)
+        if known is None:
+            known = file in self._files or file.startswith(self._packages) or is_own(file, "")
+            self._users[file] = known
+        return known
+
+    def users_frame(self, frame: FrameType | None) -> FrameType | None:
+        """The innermost frame of the user's, from this one outwards."""
+        while frame is not None and not self.is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        return frame
+
+    def number(self, frame: FrameType) -> int:
+        """The number of the place where a frame of the user's stands."""
+        key = (frame.f_code, frame.f_lasti)
+        if key not in self._numbers:
+            place = _place(frame)
+            if place not in self.found:
+                self.found.append(place)
+            self._numbers[key] = self.found.index(place)
+        return self._numbers[key]
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    """Folders that installed packages stand in."""
+    paths = {sysconfig.get_path(name) for name in ("purelib", "platlib")} | {*site.getsitepackages()}
+    return tuple(path for path in paths if path)
+
+
+def _package(file: str) -> list[str]:
+    """The folder of the installed package that a file stands in, with a separator at its end; none for other files."""
+    path = Path(file)
+    for root in map(Path, _roots()):
+        if path.is_relative_to(root) and len(path.relative_to(root).parts) > 1 and "qkv" not in path.parts:
+            return [f"{root / path.relative_to(root).parts[0]}{os.sep}"]
+    return []
+
+
+def _place(frame: FrameType) -> Place:
+    file, function = frame.f_code.co_filename, _function(frame.f_code)
+    executed = Source.executing(frame)
+    node, text = executed.node, executed.source.text
+    if node is not None:
+        whole = _whole(node)
+        code = ast.get_source_segment(text, whole) or ""
+        return Place(file, whole.lineno, whole.end_lineno or whole.lineno, whole.col_offset, whole.end_col_offset or 0,
+                     function, code, _target(whole, text))  # fmt: skip
+    line = linecache.getline(file, frame.f_lineno).rstrip()
+    bare = line.lstrip()
+    start, end = len(line[: len(line) - len(bare)].encode()), len(line.encode())
+    statements = executed.statements or ()
+    target = _target(next(iter(statements)), text) if len(statements) == 1 else ""
+    return Place(file, frame.f_lineno, frame.f_lineno, start, end, function, bare, target)
+
+
+def _function(code: CodeType) -> str:
+    """The qualified name of the function that code belongs to; a comprehension belongs to what it stands in."""
+    names = code.co_qualname.split(".")
+    while names[-1] in _INNER:
+        names = names[:-2] or [""]
+    return "" if names == ["<module>"] else ".".join(names)
+
+
+def _whole(node: ast.AST) -> ast.expr | ast.stmt:
+    """The node, or the statement that it is the target of: what ``a[i] = b`` does is no expression."""
+    stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+    while stored and not isinstance(node, ast.stmt):
+        node = node.parent  # type: ignore[attr-defined]  # executing sets it
+    assert isinstance(node, ast.expr | ast.stmt)
+    return node
+
+
+def _target(node: ast.AST, text: str) -> str:
+    """What the statement around a node assigns to, as it is written."""
+    while not isinstance(node, ast.stmt):
+        node = node.parent  # type: ignore[attr-defined]  # executing sets it
+    if isinstance(node, ast.Assign):
+        return " = ".join(ast.get_source_segment(text, one) or "" for one in node.targets)
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        return ast.get_source_segment(text, node.target) or ""
+    return _stored(node)
+
+
+def _stored(statement: ast.stmt) -> str:
+    """The attribute that ``self.register_buffer("mask", ...)`` assigns to: ``self.mask``; empty for all else."""
+    match statement:
+        case ast.Expr(ast.Call(ast.Attribute(owner, method), [ast.Constant(str(name)), *_])) if method in _STORES:
+            return f"{ast.unparse(owner)}.{name}"
+    return ""

@@ -1,0 +1,285 @@
+"""The recorder: operations as they come, and the values that they take and make."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import FrameType
+from typing import Any, Literal
+
+import numpy as np
+
+from qkv.adapters.messages import Array
+from qkv.adapters.recording import Operation, Recording, Ref, Value
+from qkv.adapters.tracebacks import cut
+from qkv.adapters.values import dtype_name
+from qkv.adapters.watching.places import Places
+from qkv.adapters.watching.snapshots import address, copied, is_watched, memory, same, size_of
+from qkv.adapters.watching.spelling import spelled
+
+MOST_OPERATIONS = 20_000
+MOST_BYTES = 64 << 20
+"""Of values in one recording. Where building is recorded, half of each is left for the call."""
+DEEPEST = 8
+"""Levels of lists, tuples and dicts among arguments and results that are followed."""
+
+
+@dataclass
+class _Taken:
+    """A value before its name is known for good."""
+
+    numbers: Array
+    dtype: str
+    name: str = ""
+
+
+@dataclass
+class _Draft:
+    """An operation of which further results may still be seen."""
+
+    name: str
+    place: int | None
+    arguments: list[Any]
+    keywords: dict[str, Any]
+    results: list[int]
+    in_place: bool
+    during: Literal["build", "call"]
+
+
+@dataclass
+class _Begun:
+    """An operation before it ran."""
+
+    name: str
+    arguments: list[Any]
+    keywords: dict[str, Any]
+    operands: list[Any]
+    in_place: bool
+
+
+@dataclass
+class Recorder:
+    """Takes down what is done with arrays. It never raises for what it can't take down, and then leaves it out.
+
+    Attributes:
+        places: where operations stand.
+        during: whether the candidate is being built or called.
+        complete: whether nothing was cut off so far.
+        full: whether nothing more is taken down.
+    """
+
+    places: Places
+    during: Literal["build", "call"] = "call"
+    complete: bool = True
+    full: bool = False
+    _values: list[_Taken] = field(default_factory=list)
+    _drafts: list[_Draft] = field(default_factory=list)
+    # By id, the array itself with it: what is kept alive keeps its id and its memory.
+    _names: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    _numbers: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    _at: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    _changed_by: dict[int, _Draft] = field(default_factory=dict)
+    _made: dict[str, int] = field(default_factory=dict)
+    _bytes_left: int = MOST_BYTES
+    _operations_left: int = MOST_OPERATIONS
+    _busy: bool = False
+
+    def record(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], run: Callable[[], Any],
+        frame: FrameType | None,
+    ) -> Any:  # fmt: skip
+        """What ``run`` returns; takes it down as one operation.
+
+        Args:
+            name: the framework's name for it.
+            args: the arrays and all else that it is given, as the user's code has them.
+            kwargs: likewise by name.
+            run: does it.
+            frame: where it is called.
+        """
+        users = self.places.users_frame(frame) if not (self.full or self._busy) else None
+        if users is None or not self._wanted(frame, users):
+            return run()
+        begun = self._guarded(partial(self._begin, name, args, kwargs))
+        result = run()
+        if begun is not None:
+            self._guarded(partial(self._end, begun, result, users))
+        return result
+
+    def name(self, array: Any, name: str) -> None:
+        """Nothing; an array that no operation has made will have this name, unless it has one already."""
+        self._names.setdefault(id(array), (array, name))
+
+    def built(self, arrays: Mapping[str, Any]) -> None:
+        """Nothing; what holds the same under the same name from now on is the value that building has made."""
+        for name, array in arrays.items():
+            self.name(array, name)
+            number = self._guarded(partial(self.known, array))
+            if number is not None:
+                self._made[name] = number
+
+    def fork(self) -> Recorder:
+        """A recorder that goes on from here by itself."""
+        drafts = {id(one): replace(one, results=list(one.results)) for one in self._drafts}
+        return replace(
+            self,
+            places=self.places.fork(),
+            during="call",
+            full=False,
+            _names=dict(self._names),
+            _values=list(self._values),
+            _drafts=list(drafts.values()),
+            _numbers=dict(self._numbers),
+            _at=dict(self._at),
+            _changed_by={key: drafts[id(one)] for key, one in self._changed_by.items()},
+            _bytes_left=max(self._bytes_left, MOST_BYTES // 2),
+            _operations_left=max(self._operations_left, MOST_OPERATIONS // 2),
+        )
+
+    def number(self, array: Any) -> int:
+        """The number of the value that an array now holds."""
+        known = self._numbers.get(id(array))
+        if known is None:
+            return self._first_seen(array)
+        number = known[1]
+        if not same(self._values[number].numbers, array):
+            number = self._take(array)
+            changer = self._changed_by.get(memory(array))
+            if changer is not None:
+                changer.results.append(number)
+        return number
+
+    def known(self, array: Any) -> int | None:
+        """The number of the value that an array holds; None where no operation has had to do with it."""
+        return self.number(array) if id(array) in self._numbers else None
+
+    def recording(self, returned: Any = None) -> Recording:
+        """All of it, with the numbers of the arrays in what was returned."""
+        numbers = self._guarded(lambda: [self.number(array) for array in arrays_in(returned)]) or []
+        values = [Value(one.numbers, one.dtype, one.name) for one in self._values]
+        operations = [
+            Operation(one.name, one.place, one.arguments, one.keywords, one.results, one.in_place, one.during)
+            for one in self._drafts
+        ]
+        return Recording(values, operations, list(self.places.found), numbers, self.complete)
+
+    def _guarded(self, action: Callable[[], Any]) -> Any:
+        """What an action of the recorder's own gives; None where it fails: no candidate may fail of being watched."""
+        self._busy = True
+        try:
+            return action()
+        except _Full:
+            self.complete, self.full = False, True
+        except Exception:  # noqa: BLE001 - arrays without numbers: batched, on no device, of another library's classes
+            return None
+        finally:
+            self._busy = False
+
+    def _wanted(self, frame: FrameType | None, users: FrameType) -> bool:
+        """Whether an operation is the user's, and not a layer of torch's that gives its weights their first values."""
+        if self.during == "call":
+            return True
+        while frame is not None and frame is not users:
+            if frame.f_code.co_filename.endswith(("nn/init.py", "nn\\init.py")) or _of_layers(frame):
+                return False
+            frame = frame.f_back
+        return True
+
+    def _begin(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Begun:
+        operands: list[Any] = []
+        name, args, in_place = spelled(name, args)
+        arguments = [self._argument(one, operands, 0) for one in args]
+        keywords = {key: self._argument(one, operands, 0) for key, one in kwargs.items() if not key.startswith("_")}
+        in_place = in_place or kwargs.get("out") is not None
+        return _Begun(name, arguments, keywords, operands, in_place)
+
+    def _argument(self, value: Any, operands: list[Any], depth: int) -> Any:
+        """A value as an operation has it among its arguments; arrays join the operands."""
+        if isinstance(value, np.generic) and id(value) not in self._numbers:
+            return value.item()
+        if is_watched(value):
+            operands.append(value)
+            return Ref(self.number(value))
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if depth < DEEPEST:
+            if isinstance(value, slice):
+                parts = (value.start, value.stop, value.step)
+                return ("slice", *(self._argument(one, operands, depth + 1) for one in parts))
+            if isinstance(value, list | tuple):
+                items = [self._argument(one, operands, depth + 1) for one in value]
+                return items if isinstance(value, list) else tuple(items)
+            if isinstance(value, dict):
+                return {str(key): self._argument(one, operands, depth + 1) for key, one in value.items()}
+        return cut(repr(value))
+
+    def _end(self, begun: _Begun, result: Any, users: FrameType) -> None:
+        made = list(arrays_in(result))
+        changed = [one for one in begun.operands if not self._is_as_before(one)]
+        if begun.in_place and not made and not changed:
+            changed = begun.operands[:1]
+        made += [one for one in changed if not any(one is other for other in made)]
+        if not made:
+            return
+        self._operations_left -= 1
+        if self._operations_left < 0:
+            raise _Full
+        numbers = [self._take(one) for one in made]
+        draft = _Draft(begun.name, self.places.number(users), begun.arguments, begun.keywords, numbers,
+                       begun.in_place or bool(changed), self.during)  # fmt: skip
+        self._drafts.append(draft)
+        if draft.in_place:
+            self._changed_by |= {memory(one): draft for one in changed or made}
+
+    def _is_as_before(self, array: Any) -> bool:
+        return same(self._values[self._numbers[id(array)][1]].numbers, array)
+
+    def _first_seen(self, array: Any) -> int:
+        """The number of an array that no operation has given.
+
+        It may be another object over the same memory, or what building has made, cast since.
+        """
+        _, name = self._names.get(id(array), (None, ""))
+        for number in (self._at.get((address(array), tuple(array.shape))), self._made.get(name)):
+            if number is not None and same(self._values[number].numbers, array):
+                self._numbers[id(array)] = array, number
+                return number
+        return self._take(array, name)
+
+    def _take(self, array: Any, name: str = "") -> int:
+        """A new number for what an array now holds."""
+        self._bytes_left -= size_of(array)
+        if self._bytes_left < 0:
+            raise _Full
+        number = len(self._values)
+        self._values.append(_Taken(copied(array), dtype_name(array), name))
+        self._numbers[id(array)] = array, number
+        self._at[address(array), tuple(array.shape)] = number
+        return number
+
+
+class _Full(Exception):  # noqa: N818 - a signal rather than an error
+    """The recording would grow too large."""
+
+
+def _of_layers(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith("torch.nn.modules")
+
+
+def arrays_in(value: Any, depth: int = 0) -> Iterator[Any]:
+    """The arrays in a result, in order: itself, or those in lists, tuples, dicts and records."""
+    if is_watched(value):
+        yield value
+    elif depth < DEEPEST and isinstance(value, list | tuple):
+        for one in value:
+            yield from arrays_in(one, depth + 1)
+    elif depth < DEEPEST and isinstance(value, Mapping):
+        for one in value.values():
+            yield from arrays_in(one, depth + 1)
+
+
+def caller(depth: int = 1) -> FrameType:
+    """The frame that called the function that asks, or one further out."""
+    return sys._getframe(depth + 1)
