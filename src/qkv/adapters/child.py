@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,7 +44,7 @@ class Ended(Exception):  # noqa: N818 - a signal inside this module
 class Child:
     """The process and its pipes. One thread exchanges messages, one drains what the candidate prints."""
 
-    def __init__(self, memory_limit: int) -> None:
+    def __init__(self, memory_limit: int, ahead: Sequence[str] = ()) -> None:
         self._memory_limit = memory_limit
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
@@ -51,7 +52,7 @@ class Child:
         self._text = bytearray()
         self._printed = bytearray()
         self._mark = os.urandom(16).hex()
-        self._process, self._requests_to, self._replies_from = _started(memory_limit, self._mark)
+        self._process, self._requests_to, self._replies_from = _started(memory_limit, ahead, self._mark)
         self._threads = [threading.Thread(target=one, daemon=True) for one in (self._exchange, self._drain)]
         for thread in self._threads:
             thread.start()
@@ -152,7 +153,7 @@ class Child:
                 del self._printed[:-_KEPT]
 
 
-def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]:
+def _started(memory_limit: int, ahead: Sequence[str], mark: str) -> tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]:
     """The process, the pipe that takes its requests, and the one that gives its replies."""
     boot = [sys.executable, "-P", "-c", _BOOT, str(memory_limit)]
     options: dict[str, Any] = {
@@ -162,7 +163,7 @@ def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], Bin
     }
     pipe = subprocess.PIPE
     if sys.platform == "win32":
-        process = subprocess.Popen([*boot, "0", "1", _ROOT], stdin=pipe, stdout=pipe, stderr=pipe, **options)
+        process = subprocess.Popen([*boot, "0", "1", *ahead, _ROOT], stdin=pipe, stdout=pipe, stderr=pipe, **options)
         assert process.stdin is not None
         assert process.stdout is not None
         return process, process.stdin, process.stdout
@@ -170,7 +171,7 @@ def _started(memory_limit: int, mark: str) -> tuple[subprocess.Popen[bytes], Bin
     (requests, requests_to), (replies_from, replies) = _pipe(), _pipe()
     try:
         process = subprocess.Popen(
-            [*boot, str(requests), str(replies), _ROOT],
+            [*boot, str(requests), str(replies), *ahead, _ROOT],
             stdin=subprocess.DEVNULL,
             stdout=pipe,
             stderr=subprocess.STDOUT,

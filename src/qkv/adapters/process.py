@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,16 @@ class HostProcess:
         time_limit: seconds that a call may take, and loading and building where that is more than the 60 they have
             anyway. It may be changed between requests.
         memory_limit: bytes that the child may have; 0 means no limit.
+        ahead: packages that the child imports as it starts, before it is asked to load anything.
     """
 
-    def __init__(self, *, time_limit: float = CALL_LIMIT, memory_limit: int = MEMORY_LIMIT) -> None:
+    def __init__(
+        self, *, time_limit: float = CALL_LIMIT, memory_limit: int = MEMORY_LIMIT, ahead: Sequence[str] = ()
+    ) -> None:
         if not time_limit > 0 or memory_limit < 0:
             raise ValueError(f"limits of {time_limit} s and {memory_limit} bytes; give numbers above 0")
         self.time_limit = time_limit
-        self._memory_limit = memory_limit
+        self._memory_limit, self._ahead = memory_limit, ahead
         self._child: Child | None = None
         self._opening: str | None = None
         self._target = self._name = ""
@@ -55,7 +58,7 @@ class HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
         if self._child is None:
             try:
-                self._child = Child(self._memory_limit)
+                self._child = Child(self._memory_limit, self._ahead)
             except OSError as error:
                 message = f"no process could be started to hold the candidate: {error.strerror or error}"
                 raise CandidateError(message, fatal=True) from None
@@ -143,7 +146,11 @@ class HostProcess:
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build", "tensor_shapes", "script") else self.time_limit
+        return (
+            max(OPEN_LIMIT, self.time_limit)
+            if name in ("open", "build", "tensor_shapes", "script")
+            else self.time_limit
+        )
 
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None

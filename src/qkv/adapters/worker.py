@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from importlib import import_module
 from os import _exit  # by name: a candidate may replace that of the module
 from typing import Any, BinaryIO
 
@@ -28,9 +29,11 @@ REQUESTS = ("open", "build", "state", "assign", "call", "tensor_shapes", "tensor
 def main() -> None:
     """Nothing; serves until the parent closes the pipe, then ends the process whatever the candidate left running.
 
-    The arguments of the process are the memory limit in bytes (0 means none), and the numbers of the two pipes.
+    The arguments of the process are the memory limit in bytes (0 means none), the numbers of the two pipes, and the
+    packages to import ahead.
     """
-    limit, *pipes = map(int, sys.argv[1:])
+    limit, *pipes = map(int, sys.argv[1:4])
+    ahead = sys.argv[4:]
     limit_memory(limit)
     # A script that reads its arguments when it is imported finds none.
     sys.argv = ["qkv"]
@@ -41,6 +44,9 @@ def main() -> None:
     faulthandler.enable(file=replies.fileno())
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, file=replies.fileno(), all_threads=True)
+    for package in ahead:
+        with contextlib.suppress(Exception):  # whoever imports it in earnest is told why it can't be
+            import_module(package)
     try:
         serve(requests, replies)
     except OSError:

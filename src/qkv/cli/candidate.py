@@ -35,7 +35,6 @@ OPTIONS = (
         multiple=True,
         help="what a dump's tensor is called: query=layers.3.q",
     ),
-    click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the report"),
     click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number"),
     click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take"),
     click.option(
@@ -46,7 +45,7 @@ OPTIONS = (
 
 
 def candidate_options(command: Command) -> Command:
-    """A decorator that gives a command what is said of a candidate, and of the form of the answer."""
+    """A decorator that gives a command what is said of a candidate, and of the run."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import click
 
-from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
+from qkv.cli.candidate import candidate_options, conventions_from, tensors_from
+from qkv.cli.ending import own_failure, put
+from qkv.cli.forms import DOCUMENTS, document_of, exit_code_of, form_option, text_of
 from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.errors import SpecError
 from qkv.vocabulary import DType
 
 if TYPE_CHECKING:
+    from qkv.adapters.messages import Hosting
     from qkv.report import Report
     from qkv.request import Request
 
@@ -25,9 +28,9 @@ LONGEST = 1 << 20
 
 
 @click.command("check")
-@click.argument("target", metavar="FILE.py[:NAME] | DUMP", required=False)
-@click.argument("other", metavar="[DUMP]", required=False)
+@click.argument("targets", metavar="FILE.py[:NAME]... | DUMP [DUMP]", nargs=-1)
 @spec_options
+@form_option
 @candidate_options
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
 @click.option(
@@ -35,43 +38,90 @@ LONGEST = 1 << 20
 )
 @click.option("--dtype", type=click.Choice(get_args(DType)), help="the precision to run the candidate in")
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
-def command(target: str | None, other: str | None, form: str, verbose: bool, **options: Any) -> None:
-    """Judge the attention in a file: right, or wrong and why.
+@click.option("--watch", is_flag=True, help="judge the file again each time that it, or a file it imports, is saved")
+def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **options: Any) -> None:
+    """Judge the attention in a file, or in each of several: right, or wrong and why.
 
     A dump is a file of tensors that another program wrote (.safetensors, .npz, .pt, or a folder of .npy files): query,
     key, value and output. Two dumps of one layer are compared with each other.
 
-    Exit code: 0 right, 1 wrong, 2 bad usage, 3 undecided, 4 could not be run.
+    Exit code: 0 right, 1 wrong, 2 bad usage, 3 undecided, 4 could not be run; of several files that of the worst.
     """
-    if target is None or not target.strip():
+    if not targets or not all(target.strip() for target in targets):
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
-    from qkv.cli.ending import put
-    from qkv.debugger import judge_pair
+    if watch:
+        _watch(targets, form, verbose, options)
+    reports: list[Report] = []
+    jobs = _jobs(targets, options)
+    for request, other in jobs:
+        try:
+            reports.append(_judged(request, other))
+            text = text_of(reports[-1], form, verbose, alone=len(jobs) == 1)
+        except SpecError as error:
+            raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
+        except Exception as error:
+            if form != "text":
+                reports.append(_failed(request, error))
+                put(text_of(reports[-1], form, alone=len(jobs) == 1) or document_of(reports, form))
+            raise
+        put("\n" * (form == "text" and len(reports) > 1) + text)
+    put(document_of(reports, form))
+    raise SystemExit(exit_code_of(reports))
 
-    request = request_from(target, options)
-    try:
-        report = _judged(request) if other is None else judge_pair(request, other)
-        text = text_of(report, form, verbose)
-    except SpecError as error:
-        raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
-    except Exception as error:
-        if form == "json":
-            put(text_of(_failed(request, error), form))
-        raise
-    put(text)
-    raise SystemExit(report.exit_code)
+
+def _jobs(targets: Sequence[str], options: Mapping[str, Any]) -> list[tuple[Request, str | None]]:
+    """What to judge one after another, each with what to hold it against where that is another dump.
+
+    Raises:
+        click.UsageError: the targets can't be judged together, or an option can't be read.
+    """
+    from qkv.adapters.dump import is_dump
+
+    dumps = [target for target in targets if is_dump(target)]
+    if len(targets) == 2 and dumps:
+        return [(request_from(targets[0], options), targets[1])]
+    if len(targets) > 1 and dumps:
+        raise click.UsageError(f"{len(targets)} targets, {dumps[0]} among them; dumps are judged alone or by twos")
+    return [(request_from(target, options), None) for target in targets]
 
 
-def _judged(request: Request) -> Report:
-    """The report on one candidate, with a bar of progress where that takes long."""
-    from qkv.debugger import judge
+def _judged(request: Request, other: str | None = None, host: Hosting | None = None) -> Report:
+    """The report on one candidate or one pair of dumps, with a bar of progress where that takes long."""
+    from qkv.debugger import judge, judge_pair
 
+    if other is not None:
+        return judge_pair(request, other)
     if request.length is None:
-        return judge(request)
+        return judge(request, host)
     from qkv.cli.progress import progress_bar
 
     with progress_bar(f"every row of {request.length:,} tokens") as advance:
-        return judge(replace(request, advance=advance))
+        return judge(replace(request, advance=advance), host)
+
+
+def _watch(targets: Sequence[str], form: str, verbose: bool, options: Mapping[str, Any]) -> NoReturn:
+    """Nothing; judges one file again and again, until it is stopped.
+
+    Raises:
+        click.UsageError: more than one file is to be watched, or in a form that would not end.
+    """
+    from qkv.cli.watching import keep_judging
+
+    if len(targets) > 1:
+        raise click.UsageError(f"--watch takes one file, and {len(targets)} are given. Start one qkv for each")
+    if form in DOCUMENTS:
+        raise click.UsageError(f"--watch gives one report after another, and {form} is one document. Use --format json")
+    request = request_from(targets[0], options)
+
+    def report(host: Hosting) -> Report:
+        try:
+            return _judged(request, host=host)
+        except SpecError as error:
+            raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
+        except Exception as error:  # noqa: BLE001 - the next save may be judged all the same
+            return _failed(request, error)
+
+    keep_judging(request, report, lambda one: put(text_of(one, form, verbose, alone=False)), quiet=form != "text")
 
 
 def request_from(target: str, options: Mapping[str, Any]) -> Request:
@@ -100,20 +150,8 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
     )
 
 
-def text_of(report: Report, form: str, verbose: bool = False) -> str:
-    """The report in the form asked for, as stdout can take it."""
-    if form == "json":
-        from qkv.report import to_json
-
-        return encodable_json(to_json(report))
-    from qkv.report.terminal import report_text, terminal
-
-    return report_text(report, terminal(), verbose=verbose)
-
-
 def _failed(request: Request, error: Exception) -> Report:
     """The report that says that qkv itself has failed."""
-    from qkv.cli.ending import own_failure
     from qkv.report import CandidateWords, Report, Verdict
 
     file, _, name = str(request.target).rpartition(":") if ".py:" in str(request.target) else (request.target, "", "")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 import qkv
-from qkv.cli.check import text_of
 from qkv.cli.ending import FAILED, put
+from qkv.cli.forms import text_of
 
 
 @click.command("demo")

@@ -22,6 +22,7 @@ SIZE = click.IntRange(min=1, max=LARGEST_SIZE)
 @click.option("--kv-heads", "num_kv_heads", type=SIZE, help="key/value heads")
 @click.option("--head-dim", type=SIZE, help="channels of one head's query and key")
 @click.option("--value-dim", type=SIZE, help="channels of one head's value")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
 @candidate_options
 def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
     """Read from outside which attention a function or a dump computes: scale, mask, positions and all.

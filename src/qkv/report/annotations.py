@@ -60,7 +60,8 @@ class Annotation:
     Attributes:
         rule: what it is an instance of.
         level: how bad it is.
-        text: what was found out, in lines.
+        summary: what is wrong and where, in lines.
+        advice: what it means and what to do, in lines.
         file: the file, as the report names it; empty for an object.
         line: first line that it is about, from 1; 0 where none is known.
         end_line: the last one.
@@ -69,11 +70,17 @@ class Annotation:
 
     rule: Rule
     level: Level
-    text: str
+    summary: str
+    advice: str
     file: str
     line: int
     end_line: int
     code: str
+
+    @property
+    def text(self) -> str:
+        """All that there is to say, in lines."""
+        return f"{self.summary}\n{self.advice}".rstrip()
 
 
 def annotations_of(report: Report) -> Iterator[Annotation]:
@@ -81,7 +88,7 @@ def annotations_of(report: Report) -> Iterator[Annotation]:
     level, verdict = VERDICTS[report.verdict]
     found = [(_rule(fault), fault.note) for fault in report.faults] if report.verdict is Verdict.WRONG else []
     for rule, note in found or [(verdict, "")]:
-        yield Annotation(rule, level, _text(report, rule, note), *_lines(report))
+        yield Annotation(rule, level, _summary(report, rule, note), _advice(report, rule), *_lines(report))
 
 
 def root() -> Path:
@@ -108,21 +115,30 @@ def _rule(fault: NamedFault) -> Rule:
     return Rule(fault.id, fault.title, fault.explanation, dedent(fault.repair).strip())
 
 
-def _text(report: Report, rule: Rule, note: str) -> str:
-    of_fault = (rule.explanation, f"write instead:\n{rule.repair}") if rule.repair else ()
-    others = ", ".join(fault.id for fault in report.alternatives)
-    held_to = f"held to: {describe(report.spec)}" if report.spec is not None else ""
-    parts = (
+def _summary(report: Report, rule: Rule, note: str) -> str:
+    line = report.line
+    return _joined(
         f"{report.candidate.name}: {rule.title}" if report.candidate.name else rule.title,
         note,
         report.why,
+        f"{line.file}:{line.line}: {line.code.strip()}" if line is not None else "",
+        line.note if line is not None else "",
         disagreement(report),
         report.spread if report.verdict is not Verdict.RIGHT else "",
         f"only when {report.only_when}" if report.only_when else "",
-        *of_fault,
+    )
+
+
+def _advice(report: Report, rule: Rule) -> str:
+    others = ", ".join(fault.id for fault in report.alternatives)
+    return _joined(
+        *((rule.explanation, f"write instead:\n{rule.repair}") if rule.repair else ()),
         f"the same numbers would come of: {others}" if others else "",
         report.detail.rstrip(),
         f"try: {report.hint}" if report.hint else "",
-        held_to,
+        f"held to: {describe(report.spec)}" if report.spec is not None else "",
     )
+
+
+def _joined(*parts: str) -> str:
     return "\n".join(part for part in parts if part)

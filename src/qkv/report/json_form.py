@@ -13,9 +13,14 @@ from qkv.spec import describe, spec_to_mapping
 SCHEMA = 1
 
 
-def to_json(report: Report) -> str:
-    """The report as indented JSON. Numbers that JSON lacks are written as the strings ``nan``, ``inf`` and ``-inf``."""
-    return json.dumps(plain(to_mapping(report)), indent=2, ensure_ascii=False)
+def to_json(report: Report, indent: int | None = 2) -> str:
+    """The report as JSON. Numbers that JSON lacks are written as the strings ``nan``, ``inf`` and ``-inf``.
+
+    Args:
+        report: what to write.
+        indent: spaces before what is inside; None for all of it in one line.
+    """
+    return json.dumps(plain(to_mapping(report)), indent=indent, ensure_ascii=False)
 
 
 def to_mapping(report: Report) -> dict[str, Any]:

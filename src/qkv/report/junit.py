@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from qkv.report.annotations import annotations_of
+from qkv.report.annotations import Annotation, annotations_of
 from qkv.report.document import ProbeResult, Report, Verdict
 from qkv.report.plain import storable
 from qkv.report.terminal import as_text
@@ -30,11 +30,11 @@ def to_junit(reports: Sequence[Report]) -> str:
 def _suite(report: Report) -> Element:
     words = report.candidate
     name = f"{words.file}:{words.name}" if words.file and words.name else words.file or words.name
-    text = "\n\n".join(one.text for one in annotations_of(report))
+    said = list(annotations_of(report))
     suite = Element("testsuite", name=name)
     for probe in report.probes:
-        _add_probe(SubElement(suite, "testcase", classname=name, name=probe.name), probe, text)
-    _add_verdict(SubElement(suite, "testcase", classname=name, name=VERDICT), report, text)
+        _add_probe(SubElement(suite, "testcase", classname=name, name=probe.name), probe, said)
+    _add_verdict(SubElement(suite, "testcase", classname=name, name=VERDICT), report, said)
     SubElement(suite, "system-out").text = as_text(report)
     counts = {"tests": "testcase", "failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}
     for count, path in counts.items():
@@ -42,16 +42,21 @@ def _suite(report: Report) -> Element:
     return suite
 
 
-def _add_probe(case: Element, probe: ProbeResult, text: str) -> None:
+def _add_probe(case: Element, probe: ProbeResult, said: Sequence[Annotation]) -> None:
     if probe.agrees is None:
         SubElement(case, "skipped", message=probe.note)
     elif not probe.agrees:
-        error = "" if probe.max_error is None else f"largest error {probe.max_error:.1e}, allowed {probe.tolerance:.1e}"
-        message = error or probe.note or "other numbers"
-        SubElement(case, "failure", message=message, type=VERDICT).text = text
+        size = "" if probe.max_error is None else f"largest error {probe.max_error:.1e}, allowed {probe.tolerance:.1e}"
+        failure = SubElement(case, "failure", message=size or probe.note or "other numbers", type=_types(said))
+        failure.text = "\n\n".join(one.summary for one in said)
 
 
-def _add_verdict(case: Element, report: Report, text: str) -> None:
+def _add_verdict(case: Element, report: Report, said: Sequence[Annotation]) -> None:
     if report.verdict is not Verdict.RIGHT:
         kind = "failure" if report.verdict is Verdict.WRONG else "error"
-        SubElement(case, kind, message=text.partition("\n")[0], type=report.verdict.value).text = text
+        message = said[0].summary.partition("\n")[0]
+        SubElement(case, kind, message=message, type=_types(said)).text = "\n\n".join(one.text for one in said)
+
+
+def _types(said: Sequence[Annotation]) -> str:
+    return " ".join(one.rule.id for one in said)
