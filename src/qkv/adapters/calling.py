@@ -49,6 +49,7 @@ class Caller:
         fits: head_dim, and what lengths are a multiple of, in the first call of a function that went well.
         watch: whether calls are recorded.
         recording: what the candidate did in the last call, where it was recorded.
+        axes: size of each axis of the next call by name, to explain shapes with.
     """
 
     host: Hosting
@@ -59,6 +60,7 @@ class Caller:
     fits: tuple[int, int] | None = None
     watch: bool = False
     recording: Recording | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
@@ -76,11 +78,8 @@ class Caller:
         first: CandidateError | None = None
         for dtype in self.allowed if self.dtype is None else (self.dtype,):
             try:
-                reply = self.host.call(
-                    replace(
-                        call, dtype=dtype, then=[replace(one, dtype=dtype) for one in call.then], watched=self.watch
-                    )
-                )
+                then = [replace(one, dtype=dtype) for one in call.then]
+                reply = self.host.call(replace(call, dtype=dtype, then=then, watched=self.watch, axes=self.axes))
             except CandidateError as error:
                 self.refused[dtype] = error.message
                 if error.fatal:

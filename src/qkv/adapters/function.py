@@ -17,6 +17,7 @@ from qkv.adapters.doubts import Doubt
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
 from qkv.adapters.messages import Facts
 from qkv.adapters.pullback import Gradients, Memory, gradients
+from qkv.adapters.shaping.sizes import axes_of
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
 from qkv.oracle.chunks import newest
@@ -93,6 +94,7 @@ class FunctionReading:
         if inputs.steps or self.caching.required:
             return observed(self, inputs, seed)
         args, kwargs = self.bound(inputs)
+        self.caller.axes = axes_of(self.abilities, inputs)
         reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         output = found(reply, *self.shaped(inputs))
         if self.caller.fits is None:

@@ -20,6 +20,7 @@ from qkv.adapters.function import padding_forms, source_meaning
 from qkv.adapters.messages import Facts
 from qkv.adapters.projections import ProjectionReading, randomised, readings_of
 from qkv.adapters.pullback import Gradients, Learned, Memory, gradients, named_arrays, numbered
+from qkv.adapters.shaping.sizes import axes_of
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs, Linear, Parameters
 from qkv.oracle.chunks import newest
@@ -111,6 +112,7 @@ class TokensReading:
         if inputs.steps or self.caching.required:
             return observed(self, inputs, seed)
         args, kwargs = self.bound(inputs)
+        self.caller.axes = axes_of(self.abilities, inputs)
         reply, dtype = self.caller.call(args, kwargs, strided=inputs.strided, seed=seed)
         output = found(reply, *self.shaped(inputs))
         queries, keys = inputs.lengths

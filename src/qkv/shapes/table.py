@@ -11,10 +11,14 @@ HEADER = ("stage", "gives", "shape", "in names", "in numbers")
 
 def shapes_text(prediction: Prediction) -> str:
     """The table of a prediction: a line per tensor, with the product it comes from in names and in numbers."""
-    rows = shapes_rows(prediction)
-    widths = [max(len(row[column]) for row in (HEADER, *rows)) for column in range(len(HEADER))]
-    lines = [_line(HEADER, widths), _line(tuple("-" * width for width in widths), widths)]
-    return "\n".join([str(prediction.spec), "", *lines, *(_line(row, widths) for row in rows)])
+    return f"{prediction.spec}\n\n{columns_text(HEADER, shapes_rows(prediction))}"
+
+
+def columns_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Rows under a header, each column as wide as its longest cell."""
+    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+    lines = [_line(header, widths), _line(tuple("-" * width for width in widths), widths)]
+    return "\n".join([*lines, *(_line(row, widths) for row in rows)])
 
 
 def shapes_rows(prediction: Prediction) -> list[tuple[str, str, str, str, str]]:
