@@ -25,6 +25,7 @@ from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.location import located
 from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
+from qkv.repair import Bench, patch_for
 from qkv.report import CandidateWords, Report, Verdict
 from qkv.request import Request
 from qkv.settling import Trial, settle
@@ -199,20 +200,34 @@ def _judged(host: Hosting, request: Request) -> Report:
     try:
         facts = host.open(request.to_open, request.source)
         words = words_of(facts)
-        trial, diagnosis = _decided(_settled(host, facts, request))
+        trial, diagnosis = _decided(settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
+        line = located(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
         if report.verdict is Verdict.WRONG:
-            report = replace(report, line=located(trial, diagnosis))
+            report = replace(report, line=line)
         report = with_gradients(report, trial) if request.gradients else report
-        if request.length is None:
-            return report
-        return with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
+        if request.length is not None:
+            report = with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
+        return _with_patch(report, trial, host, request) if request.patch_seconds else report
     except CandidateError as error:
         return failed(words, error, repeat)
 
 
-def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
+def _with_patch(report: Report, trial: Trial, host: Hosting, request: Request) -> Report:
+    """The report with a repair of the file, where it is wrong, its numbers say when it is not, and one is found."""
+    if report.verdict is not Verdict.WRONG or not request.file or not (trial.wrong or trial.changed):
+        return report
+
+    def is_right(source: bytes) -> bool:
+        again = replace(request, source=source, patch_seconds=0.0, advance=lambda share: None)
+        return _judged(host, again).verdict is Verdict.RIGHT
+
+    patch = patch_for(report, Bench(host, request.to_open, trial), is_right, request.patch_seconds)
+    return replace(report, patch=patch)
+
+
+def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     """The readings to judge, under the first construction of the candidate that can be called.
 
     Raises:
@@ -223,7 +238,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     first_error: CandidateError | None = None
     for construction in fitting_constructions(host, facts, spec, request.conventions, said.stated):
         try:
-            return settle(_trials_of(host, facts, construction, said, request))
+            return settle(trials_of(host, facts, construction, said, request))
         except CandidateError as error:
             first_error = first_error or error
             if error.fatal:
@@ -232,7 +247,7 @@ def _settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     raise first_error
 
 
-def _trials_of(
+def trials_of(
     host: Hosting, facts: Facts, construction: Construction | None, said: Intention, request: Request
 ) -> Iterator[Trial]:
     """Every reading of a candidate that is built in one way."""
@@ -243,7 +258,7 @@ def _trials_of(
     def rebuild(sizes: Sizes) -> Iterator[Trial]:
         short = replace(request, conventions=replace(request.conventions, short=True))
         small = next(constructions(facts, said.spec, request.conventions, said.stated, sizes))
-        yield from _trials_of(host, facts, small, said, short)
+        yield from trials_of(host, facts, small, said, short)
 
     ready = as_built(host.build(construction.kwargs), construction)
     meant = intentions(ready, replace(said, assumptions=tuple(construction.assumptions)))

@@ -68,9 +68,10 @@ def _under_fault(diagnosis: Diagnosis, right: Run) -> tuple[Stage | None, Run | 
     first = min((stage for variant in variants for stage in variant.replacements), default=None)
     try:
         with np.errstate(all="ignore"):
-            return first, under(variants, right)
+            faulty = under(variants, right)
     except (ShapeError, ValueError, IndexError):
         return first, None
+    return first, faulty.but(before={**right.before, **faulty.before})
 
 
 def _line(recording: Recording, blamed: Blame, stage: Stage | None, right: Run) -> SourceLine | None:
@@ -91,6 +92,8 @@ def _number(source: Source, place: Place, operation: Operation, blamed: Blame, s
         elsewhere = source.definition(place, operation, _right_numbers(right))
         if elsewhere is not None:
             return elsewhere
+    if blamed.skipped == Stage.OUTPUT:
+        return source.return_behind(place) or source.line_of(place, stage)
     return source.line_of(place, stage)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from qkv.adapters.recording import Operation, Place, Ref
+from qkv.adapters.recording import Operation, Place
 from qkv.vocabulary import Stage
 
 OF_STAGE = {
@@ -64,19 +64,30 @@ class Source:
             case _:
                 return place.line
 
+    def return_behind(self, place: Place) -> int | None:
+        """The line of the first return statement from a place on in its function; None where there is none."""
+        for scope in self._scopes("", place):
+            lines = [node.lineno for node in ast.walk(scope) if isinstance(node, ast.Return) and node.value is not None]
+            behind = sorted(line for line in lines if line >= place.line)
+            if behind:
+                return behind[0]
+        return None
+
     def definition(self, place: Place, operation: Operation, right: Sequence[float]) -> int | None:
-        """The line on which a number is set that an operation uses, where the number is none of the right ones.
+        """The line on which a number is set that an operation computes with, where it is none of the right ones.
 
         Args:
             place: where the operation stands.
             operation: the operation.
             right: what the number may be.
         """
-        numbers = [one for one in (*operation.arguments, *operation.keywords.values()) if _is_number(one)]
-        if not numbers or any(math.isclose(abs(one), of, rel_tol=1e-6) for one in numbers for of in right):
-            return None
-        node = self.node(place)
-        names = [] if node is None else list(_numbers_in(node, operation))
+        names = [
+            ast.unparse(side)
+            for side, given in _operands(self.node(place), operation)
+            if isinstance(side, ast.Name | ast.Attribute)
+            and isinstance(given, int | float)
+            and not any(math.isclose(abs(given), of, rel_tol=1e-6) for of in right)
+        ]
         lines = {line for name in names for line in self._settings(name, place)}
         return lines.pop() if len(lines) == 1 else None
 
@@ -116,30 +127,20 @@ def _stands(node: ast.expr) -> tuple[int, int, int | None, int | None]:
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
 
 
-def _is_number(argument: object) -> bool:
-    return isinstance(argument, int | float) and not isinstance(argument, bool)
-
-
-def _numbers_in(node: ast.expr, operation: Operation) -> Iterator[str]:
-    """The names of an operation's operands that are no arrays, as they are written: ``scale``, ``self.scale``."""
+def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, object]]:
+    """What an operation computes with, each as it is written and as it was."""
     match node:
         case ast.BinOp():
-            sides = [node.left, node.right]
-            given: Sequence[object] = operation.arguments
+            yield from zip((node.left, node.right), operation.arguments, strict=False)
+        case ast.AugAssign():
+            yield from zip((node.target, node.value), operation.arguments, strict=False)
+        case ast.Call() if operation.name in ("mul", "div", "pow"):
+            method = isinstance(node.func, ast.Attribute) and len(node.args) < len(operation.arguments)
+            yield from zip(node.args, operation.arguments[1 if method else 0 :], strict=False)
         case ast.Call():
-            sides = [*node.args, *(keyword.value for keyword in node.keywords)]
-            given = (
-                operation.arguments[-len(sides) :] if len(operation.arguments) >= len(sides) else operation.arguments
-            )
-        case _:
-            return
-    arrays = sum(isinstance(one, Ref) for one in given)
-    names = [ast.unparse(side) for side in sides if isinstance(side, ast.Name | ast.Attribute)]
-    if arrays < len(names) or len(names) == 1:
-        yield from names
-    elif isinstance(node, ast.BinOp) and len(names) == 2:
-        # One of the two is the array: the recording has them in order.
-        yield from (name for name, one in zip(names, given, strict=False) if not isinstance(one, Ref))
+            for keyword in node.keywords:
+                if keyword.arg in OF_STAGE[Stage.SCALE]:
+                    yield keyword.value, operation.keywords.get(keyword.arg)
 
 
 def _assignments(scope: ast.AST, name: str) -> Iterator[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Operation
 from qkv.location.frontier import Frontier, Suspect
 from qkv.recognition import Sight
@@ -54,11 +55,11 @@ def _rivals(frontier: Frontier) -> bool:
 
 
 def _returned(frontier: Frontier) -> Blame | None:
-    """The maker of what was returned, where that is right and only not yet the output."""
+    """The maker of what was returned, where that is right and only isn't the output."""
     for value in frontier.recognition.recording.returned:
         sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
-        if sight is not None and maker is not None and sight.stage is not None and sight.stage < Stage.OUTPUT:
-            return Blame(maker, confirmed=False, skipped=Stage.OUTPUT)
+        if sight is not None and maker is not None and sight.stage is not None and sight.name != "output":
+            return Blame(maker, confirmed=False, skipped=Stage.OUTPUT if sight.stage < Stage.OUTPUT else None)
     return None
 
 
@@ -73,17 +74,23 @@ def _before(frontier: Frontier, suspect: Suspect, stage: Stage) -> int | None:
         for value in frontier.flow.operands(suspect.operation)
         if (sight := frontier.recognition.sights[value]) is not None and sight.stage is not None
     ]
-    odd = [pair for pair in operands if suspect.sight is not None and _is_odd(pair[1], suspect.sight.stage)]
-    behind = [pair for pair in odd or operands if pair[1].stage is not None and pair[1].stage <= stage]
+    made = suspect.sight.stage if suspect.sight is not None else None
+    for value, sight in operands:
+        if made in ROLES and sight.name not in ROLES[made]:  # another array than belongs here
+            maker = _first_of(frontier, value, sight)
+            return suspect.operation if maker is None or _is_called(frontier, maker, sight.name) else maker
+    behind = [pair for pair in operands if pair[1].stage is not None and pair[1].stage <= stage]
     if not behind:
         return None
     value, sight = max(behind, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
     return _first_of(frontier, value, sight)
 
 
-def _is_odd(sight: Sight, made: Stage | None) -> bool:
-    """Whether an array is none of those that are multiplied in a stage."""
-    return made in ROLES and sight.name.split(",")[0] not in ROLES[made]
+def _is_called(frontier: Frontier, operation: int, name: str) -> bool:
+    """Whether what an operation makes is given to a variable that is named for it: then only its use is wrong."""
+    recording = frontier.recognition.recording
+    place = recording.operations[operation].place
+    return place is not None and call_role_of(recording.places[place].target) == name
 
 
 def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:

@@ -144,13 +144,14 @@ class _Book:
 
 
 def _order(found: Found) -> tuple[object, ...]:
-    """Which of several known arrays an array is: whole, as it is, its axes in the usual order, of the last stage."""
+    """Which of several known arrays an array is: whole, as it is, its axes in the usual order, of the first stage."""
     canonical = tuple(axis for axis in found.known.axes if axis not in found.fixed)
     merged = any("*" in axis for axis in found.axes)
     stage = found.known.stage
-    late = 0 if stage is None else stage.order if merged else -stage.order
+    # Channels side by side are what a projection gives; once they stand in heads, the first stage that has them so.
+    place = -1 if stage is None else stage.order if merged or stage != Stage.PROJECT else Stage.SCORES.order
     plain = tuple(axis for axis in found.axes if axis != REPEATED)
-    return (not found.axes, found.factor != 1.0, len(found.fixed), plain != canonical, late)
+    return (not found.axes, found.factor != 1.0, len(found.fixed), plain != canonical, place)
 
 
 def _sight(found: Found, *, right: bool) -> Sight:
@@ -215,7 +216,9 @@ def _same_mask(keeps: Array, known: Array, axes: Names) -> Names | None:
     if small.ndim == 0:
         return None
     for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
-        if np.array_equal(other.reshape(-1)[index], small):
+        # The other way round, the mask of the future is that of the past.
+        usual = "query" not in names or "key" not in names[: names.index("query")]
+        if usual and np.array_equal(other.reshape(-1)[index], small):
             by_axis = dict(zip(kept, names, strict=True))
             return tuple(by_axis.get(axis, REPEATED) for axis in range(keeps.ndim))
     return None
