@@ -7,7 +7,7 @@ import linecache
 import os
 import site
 import sysconfig
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -86,17 +86,16 @@ def _package(file: str) -> list[str]:
 def _place(frame: FrameType) -> Place:
     file, function = frame.f_code.co_filename, _function(frame.f_code)
     executed = Source.executing(frame)
-    node, text = executed.node, executed.source.text
+    node, lines = executed.node, executed.source.lines
     if node is not None:
         whole = _whole(node)
-        code = ast.get_source_segment(text, whole) or ""
         return Place(file, whole.lineno, whole.end_lineno or whole.lineno, whole.col_offset, whole.end_col_offset or 0,
-                     function, code, _target(whole, text))  # fmt: skip
+                     function, _text(whole, lines), _target(whole, lines))  # fmt: skip
     line = linecache.getline(file, frame.f_lineno).rstrip()
     bare = line.lstrip()
     start, end = len(line[: len(line) - len(bare)].encode()), len(line.encode())
     statements = executed.statements or ()
-    target = _target(next(iter(statements)), text) if len(statements) == 1 else ""
+    target = _target(next(iter(statements)), lines) if len(statements) == 1 else ""
     return Place(file, frame.f_lineno, frame.f_lineno, start, end, function, bare, target)
 
 
@@ -109,7 +108,8 @@ def _function(code: CodeType) -> str:
 
 
 def _whole(node: ast.AST) -> ast.expr | ast.stmt:
-    """The node, or the statement that it is the target of: what ``a[i] = b`` does is no expression."""
+    """The node; of a loop what it goes through; of a target its statement, for what ``a[i] = b`` does is no expression."""
+    node = getattr(node, "iter", node)
     stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
     while stored and not isinstance(node, ast.stmt):
         node = node.parent  # type: ignore[attr-defined]  # executing sets it
@@ -117,14 +117,22 @@ def _whole(node: ast.AST) -> ast.expr | ast.stmt:
     return node
 
 
-def _target(node: ast.AST, text: str) -> str:
+def _text(node: ast.expr | ast.stmt, lines: Sequence[str]) -> str:
+    """A node as it is written. `ast.get_source_segment` would split the whole file anew each time."""
+    own = [line.encode() for line in lines[node.lineno - 1 : node.end_lineno]]
+    own[-1] = own[-1][: node.end_col_offset]
+    own[0] = own[0][node.col_offset :]
+    return b"\n".join(own).decode()
+
+
+def _target(node: ast.AST, lines: Sequence[str]) -> str:
     """What the statement around a node assigns to, as it is written."""
     while not isinstance(node, ast.stmt):
         node = node.parent  # type: ignore[attr-defined]  # executing sets it
     if isinstance(node, ast.Assign):
-        return " = ".join(ast.get_source_segment(text, one) or "" for one in node.targets)
+        return " = ".join(_text(one, lines) for one in node.targets)
     if isinstance(node, ast.AugAssign | ast.AnnAssign):
-        return ast.get_source_segment(text, node.target) or ""
+        return _text(node.target, lines)
     return _stored(node)
 
 

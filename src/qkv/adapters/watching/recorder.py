@@ -152,8 +152,9 @@ class Recorder:
         return number
 
     def known(self, array: Any) -> int | None:
-        """The number of the value that an array holds; None where no operation has had to do with it."""
-        return self.number(array) if id(array) in self._numbers else None
+        """The number of the value that an array holds; None where no operation has had to do with it or its memory."""
+        seen = id(array) in self._numbers or (address(array), tuple(array.shape)) in self._at
+        return self.number(array) if seen else None
 
     def recording(self, returned: Any = None) -> Recording:
         """All of it, with the numbers of the arrays in what was returned."""
@@ -169,7 +170,9 @@ class Recorder:
         """What an action of the recorder's own gives; None where it fails: no candidate may fail of being watched."""
         self._busy = True
         try:
-            return action()
+            # Memory that nobody has written to may hold anything.
+            with np.errstate(all="ignore"):
+                return action()
         except _Full:
             self.complete, self.full = False, True
         except Exception:  # noqa: BLE001 - arrays without numbers: batched, on no device, of another library's classes

@@ -12,10 +12,15 @@ from qkv.adapters.values import is_tensor
 
 _WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 
+# To ask whether one of these is a tensor takes longer than all else.
+_PLAIN = {bool, int, float, str, list, tuple, dict, slice, type(None), type(Ellipsis)}
+
 
 def is_watched(value: Any) -> bool:
     """Whether a value is an array of numbers, a tensor or NumPy's; one of NumPy's scalars counts as one."""
-    return is_tensor(value) or (isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc")
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind in "biufc"
+    return type(value) not in _PLAIN and is_tensor(value)
 
 
 def contents(array: Any) -> Array:
