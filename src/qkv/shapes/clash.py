@@ -146,6 +146,8 @@ def _cut(large: Operand, small: Operand, axes: Axes) -> str:
     """The hint for a square table made for the longest sequence: a mask that was not cut."""
     size, wanted = large.sizes[-2:], small.sizes[-2:]
     if len(size) == len(wanted) == 2 and size[0] == size[1] > max(wanted) and min(wanted) > 1:
+        if axes.name(wanted[0]) == "context_length":
+            return f". {small.code} was made for {wanted[0]} tokens at most, and these are {size[0]}"
         front = ", ".join([":"] * (len(large.sizes) - 2) + [f":{axes.name(size)}" for size in wanted])
         return f". Was it made for the longest sequence? Cut it: {large.code}[{front}]"
     return ""

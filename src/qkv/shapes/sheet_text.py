@@ -14,7 +14,10 @@ SCHEMA = 1
 LONGEST = 52
 """Characters of an expression in the table."""
 
-HEADER = ("line", "expression", "makes", "shape", "numbers", "product")
+INDENT = 10
+"""Blanks before a product."""
+
+HEADER = ("line", "expression", "makes", "shape in names", "in numbers")
 
 
 def sheet_text(sheet: Sheet) -> str:
@@ -22,7 +25,7 @@ def sheet_text(sheet: Sheet) -> str:
     where = f"  {sheet.file}:{sheet.line}" if sheet.file else ""
     sections = [
         [f"{sheet.name}{where}", *_sizes(sheet)],
-        columns_text(HEADER, [_row(line) for line in sheet.lines]).splitlines() if sheet.lines else [],
+        _table(sheet) if sheet.lines else [],
         [
             f"cannot be run: {sheet.why}",
             *(f"  {line}" for line in sheet.detail.splitlines()),
@@ -49,15 +52,23 @@ def _sizes(sheet: Sheet) -> list[str]:
     return [f"tried with {', '.join(said)}"]
 
 
+def _table(sheet: Sheet) -> list[str]:
+    """The table, each product in a line of its own beneath what it makes."""
+    header, rule, *rows = columns_text(HEADER, [_row(line) for line in sheet.lines]).splitlines()
+    said = [header, rule]
+    for row, line in zip(rows, sheet.lines, strict=True):
+        times = f", {line.times} times" if line.times > 1 else ""
+        said += [row, *(f"{' ' * INDENT}{one.names}, {one.numbers}{times}" for one in line.products)]
+    return said
+
+
 def _row(line: Line) -> tuple[str, ...]:
     code = line.code if len(line.code) <= LONGEST else f"{line.code[: LONGEST - 1]}…"
-    times = f", {line.times} times" if line.times > 1 and line.products else ""
-    product = "; ".join(f"{one.names}, {one.numbers}" for one in line.products) + times
-    return str(line.line), code, line.makes, line.shape.names, line.shape.numbers, product
+    return str(line.line), code, line.makes, line.shape.names, line.shape.numbers
 
 
 def sheet_to_json(sheet: Sheet) -> str:
-    """The sheet as JSON: ``schema``, ``candidate``, ``sizes``, ``lines``, ``rules``, ``free``, ``warnings``, ``why``."""
+    """The sheet as JSON, with ``schema``, ``candidate``, ``sizes``, ``lines``, ``rules``, ``warnings`` and ``why``."""
     form: dict[str, Any] = {
         "schema": SCHEMA,
         "candidate": {"name": sheet.name, "file": sheet.file, "line": sheet.line},

@@ -1,0 +1,256 @@
+"""Moves: from known arrays to the next one of an attention, as it should be and as learners make it by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from qkv.scripts.known import Array, Known, Sight, close
+
+LOW = -1e4
+"""A score from which on down nothing is left of its weight."""
+
+
+def products(left: Known, right: Known) -> Iterator[Known]:
+    """What a product of two known arrays may make; the right ones first."""
+    kinds = left.kind, right.kind
+    if kinds == ("tokens", "tokens"):
+        yield from _scores(left, right)
+    elif kinds == ("weights", "tokens"):
+        yield from _mixes(left, right, "")
+    elif kinds == ("tokens", "weights"):
+        yield from _mixes(right, left, "")
+    elif kinds == ("scores", "tokens"):
+        yield from _mixes(left, right, "softmax-missing")
+    elif kinds in {("tokens", "matrix"), ("context", "matrix")}:
+        yield from _projected(left, right)
+    elif kinds in {("matrix", "tokens"), ("matrix", "context")}:
+        yield from _projected(right, left)
+
+
+def _scores(left: Known, right: Known) -> Iterator[Known]:
+    lead = left.axes[:-2]
+    if right.axes[:-2] != lead:
+        return
+    one, other = left.array, right.array
+    axes = (*lead, "query", "key")
+    if one.shape[-1] == other.shape[-1]:
+        yield Known("scores", axes, one @ other.swapaxes(-1, -2), "product", (left, right))
+        if one.shape[-2] == other.shape[-2]:
+            across = one.swapaxes(-1, -2) @ other
+            yield Known(
+                "scores", (*lead, "channel", "channel'"), across, "product", (left, right), "scores-of-channels"
+            )
+    if one.shape[-1] == other.shape[-2]:
+        yield Known("scores", axes, one @ other, "product", (left, right), "transpose-forgotten")
+    if one.shape == other.swapaxes(-1, -2).shape:
+        yield Known("scores", axes, one * other.swapaxes(-1, -2), "product", (left, right), "elementwise")
+    if one.shape == other.shape:
+        yield Known("scores", (*lead, "query", "channel"), one * other, "product", (left, right), "elementwise")
+
+
+def _mixes(weights: Known, value: Known, slip: str) -> Iterator[Known]:
+    if weights.array.ndim != value.array.ndim or weights.axes[:-2] != value.axes[:-2]:
+        return
+    rows, columns = weights.array, weights.array.swapaxes(-1, -2)
+    channel = value.axes[-1]
+    with np.errstate(all="ignore"):
+        for over, matrix in (("key", rows), ("query", columns)):
+            if matrix.shape[-1] == value.array.shape[-2]:
+                axes = (*weights.axes[:-2], "query", channel)
+                yield Known("context", axes, matrix @ value.array, "mix", (weights, value), slip, over=over)
+        for over, matrix in (("key", rows), ("query", columns)):
+            if matrix.shape[-1] == value.array.shape[-1] == value.array.shape[-2]:
+                axes = (*weights.axes[:-2], "query", "token")
+                turned = value.array.swapaxes(-1, -2)
+                yield Known("context", axes, matrix @ turned, "mix", (weights, value), "value-turned", over=over)
+        if rows.shape == value.array.shape:
+            yield Known(
+                "context", value.axes, rows * value.array, "mix", (weights, value), "elementwise-mix", over="key"
+            )
+
+
+def _projected(tokens: Known, matrix: Known) -> Iterator[Known]:
+    flat = _merged(tokens)
+    if flat is None:
+        return
+    for weight in (matrix.array, matrix.array.swapaxes(-1, -2)):
+        if weight.ndim == 2 and flat.array.shape[-1] == weight.shape[0]:
+            yield replace(flat, array=flat.array @ weight, move="project", sources=(tokens, matrix), slip="")
+
+
+def _merged(tokens: Known) -> Known | None:
+    """Tokens with the heads, if any, side by side."""
+    if "head" not in tokens.axes:
+        return tokens
+    at = tokens.axes.index("head")
+    turned = np.moveaxis(tokens.array, at, -2)
+    lead = tuple(axis for axis in tokens.axes[:-1] if axis != "head")
+    return replace(tokens, axes=(*lead, "channel"), array=turned.reshape(*turned.shape[:-2], -1))
+
+
+def shifted(tokens: Known, bias: Array) -> Known | None:
+    """Tokens with a bias on each channel."""
+    if bias.ndim == 1 and bias.shape[0] == tokens.array.shape[-1]:
+        return replace(tokens, array=tokens.array + bias, move="bias", sources=(tokens,), slip="")
+    return None
+
+
+def splits(tokens: Known, shape: tuple[int, ...]) -> Iterator[Known]:
+    """Tokens with their channels split into heads, as an array of that shape may hold them."""
+    if "head" in tokens.axes:
+        return
+    width, length = tokens.array.shape[-1], tokens.array.shape[-2]
+    lead = tokens.array.shape[:-2]
+    made: dict[str, Any] = {"move": "split", "sources": (tokens,)}
+    axes = (*tokens.axes[:-2], "head", tokens.axes[-2], "dim")
+    for heads in sorted({size for size in shape if 1 <= size <= width and width % size == 0}):
+        apart = tokens.array.reshape(*lead, length, heads, width // heads)
+        yield replace(tokens, axes=axes, array=apart.swapaxes(-2, -3), slip="", **made)
+    for heads in sorted({size for size in shape if 1 < size < width and width % size == 0}):
+        apart = tokens.array.reshape(*lead, heads, length, width // heads)
+        yield replace(tokens, axes=axes, array=apart, slip="heads-split-by-view", **made)
+
+
+def merges(context: Known, shape: tuple[int, ...]) -> Iterator[Known]:
+    """The heads' context vectors put together by a view alone."""
+    if "head" in context.axes and int(np.prod(shape)) == context.array.size:
+        axes = (*(axis for axis in context.axes[:-1] if axis != "head"), "channel")
+        size = (*(context.array.shape[context.axes.index(axis)] for axis in axes[:-1]), -1)
+        array = context.array.reshape(size)
+        yield replace(context, axes=axes, array=array, move="merge", sources=(context,), slip="heads-merged-by-view")
+
+
+def softmax(scores: Array, axis: int | tuple[int, ...]) -> Array:
+    """Softmax over an axis; a row that sees nothing is NaN, as torch gives it."""
+    with np.errstate(all="ignore"):
+        raised = np.exp(scores - scores.max(axis=axis, keepdims=True))
+        return raised / raised.sum(axis=axis, keepdims=True)
+
+
+def elementwise(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
+    """What an array that is known has become, its axes as they were; None where no move explains that."""
+    known = sight.known
+    if before.shape != after.shape or close(before, after):
+        return None
+    if known.kind == "weights":
+        return _of_weights(sight, before, after, operation)
+    if known.kind == "scores":
+        for made in _normalised(known):
+            if close(made.array.reshape(-1)[sight.index], after):
+                return made
+        return _scaled(known, before, after) or _masked(sight, before, after)
+    if known.kind in ("tokens", "context"):
+        return _scaled(known, before, after) or _dropped(sight, before, after, operation)
+    return None
+
+
+def _normalised(scores: Known) -> Iterator[Known]:
+    """The ways of making weights of scores."""
+    made: dict[str, Any] = {"axes": scores.axes, "move": "softmax", "sources": (scores,)}
+    array = scores.array
+    every = tuple(range(array.ndim))
+    with np.errstate(all="ignore"):
+        yield Known("weights", array=softmax(array, -1), over="key", **made)
+        yield Known("weights", array=softmax(array, -2), over="query", **made)
+        yield Known("weights", array=softmax(array, every[-2:]), over="both", slip="softmax-over-all", **made)
+        if array.ndim > 2:
+            yield Known(
+                "weights", array=softmax(array, -3), over=scores.axes[-3], slip="softmax-over-heads-or-batch", **made
+            )
+            yield Known(
+                "weights", array=softmax(array, 0), over=scores.axes[0], slip="softmax-over-heads-or-batch", **made
+            )
+        for axis, over in ((-1, "key"), (-2, "query")):
+            shares = array / array.sum(axis, keepdims=True)
+            yield Known("weights", array=shares, over=over, slip="softmax-missing", **made)
+        yield Known("weights", array=1 / (1 + np.exp(-array)), over="", slip="softmax-missing", **made)
+
+
+def _of_weights(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
+    known, index = sight.known, sight.index
+    made: dict[str, Any] = {"axes": known.axes, "sources": (known,)}
+    with np.errstate(all="ignore"):
+        for axis, over in ((-1, "key"), (-2, "query")):
+            shares = known.array / known.array.sum(axis, keepdims=True)
+            if close(shares.reshape(-1)[index], after):
+                return Known("weights", array=shares, move="renormalise", over=over, **made)
+        again = softmax(known.array, -1)
+    if close(again.reshape(-1)[index], after):
+        return Known("weights", array=again, move="softmax", over="key", slip="softmax-twice", **made)
+    scaled = _scaled(known, before, after)
+    if scaled is not None:
+        return replace(scaled, slip="scale-after-softmax")
+    return _dropped(sight, before, after, operation) or _zeroed(sight, before, after)
+
+
+def _scaled(known: Known, before: Array, after: Array) -> Known | None:
+    usable = np.isfinite(before) & (np.abs(before) > 1e-9) & np.isfinite(after)
+    if not usable.any():
+        return None
+    factor = float(np.median(after[usable] / before[usable]))
+    with np.errstate(all="ignore"):
+        if factor == 0 or not close(np.where(np.isfinite(before), before * factor, before), after):
+            return None
+        array = np.where(np.isfinite(known.array), known.array * factor, known.array)
+    return replace(known, array=array, move="scale", sources=(known,), number=factor, slip="")
+
+
+def _masked(sight: Sight, before: Array, after: Array) -> Known | None:
+    """Scores of which some were replaced by one number, or had one number added."""
+    with np.errstate(all="ignore"):
+        same = np.isclose(after, before, rtol=1e-5, atol=1e-6) | ((after == before) & ~np.isnan(after))
+        hidden = ~same
+        if not hidden.any() or hidden.all():
+            return None
+        replaced, added = after[hidden], after[hidden] - before[hidden]
+    fill, move = None, "mask"
+    if np.all(replaced == replaced[0]):
+        fill = float(replaced[0])
+    elif np.allclose(added, added[0], rtol=1e-4, atol=1e-5):
+        fill, move = float(added[0]), "mask-added"
+    if fill is None or np.isnan(fill):
+        return None
+    slip = "" if fill <= LOW else "masked-scores-zeroed" if fill == 0 else "mask-fill-too-small"
+    if move == "mask-added" and fill > LOW:
+        slip = "mask-added-as-number"
+    return _with_mask(sight, ~hidden, after, slip, fill)
+
+
+def _with_mask(sight: Sight, visible: Array, after: Array, slip: str, fill: float) -> Known:
+    known = sight.known
+    array, whole = known.array.astype(float).copy(), np.ones(known.array.shape, bool)
+    array.reshape(-1)[sight.index] = after
+    whole.reshape(-1)[sight.index] = visible
+    return replace(known, array=array, move="mask", sources=(known,), slip=slip, number=fill, visible=whole)
+
+
+def _zeroed(sight: Sight, before: Array, after: Array) -> Known | None:
+    """Weights of which some were set to zero."""
+    hidden = (after == 0) & (before != 0)
+    if hidden.any() and close(np.where(hidden, 0.0, before), after):
+        return _with_mask(sight, ~hidden, after, "", 0.0)
+    return None
+
+
+def _dropped(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
+    """What dropout leaves: some zeros, and the rest made larger."""
+    gone = (after == 0) & (before != 0)
+    kept = ~gone & (before != 0) & np.isfinite(before)
+    if "dropout" not in operation and not (gone.any() and kept.any()):
+        return None
+    if not kept.any():
+        factor = 1.0
+    else:
+        factor = float(np.median(after[kept] / before[kept]))
+        if not close(np.where(gone, 0.0, before * factor), after) or (
+            factor <= 1 + 1e-6 and "dropout" not in operation
+        ):
+            return None
+    array = sight.known.array.astype(float).copy()
+    array.reshape(-1)[sight.index] = after
+    share = 1 - 1 / factor if factor > 1 else 0.0
+    return replace(sight.known, array=array, move="drop", sources=(sight.known,), number=share, slip="dropout-in-eval")

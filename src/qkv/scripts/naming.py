@@ -1,0 +1,59 @@
+"""What the names of a script's variables say."""
+
+from __future__ import annotations
+
+import re
+
+from qkv.adapters.choosing import words_of
+
+_ROLES = {
+    "query": {"q", "query", "queries", "qs", "wq", "xq"},
+    "key": {"k", "key", "keys", "ks", "wk", "xk"},
+    "value": {"v", "value", "values", "vs", "wv", "xv", "val", "vals"},
+}
+_TOKENS = {"inputs", "input", "x", "embeddings", "embedding", "embeds", "tokens", "token", "batch", "sentence", "emb",
+           "embedded", "vectors", "hidden", "words", "data", "seq", "sequence"}  # fmt: skip
+
+
+def words(name: str) -> list[str]:
+    """The words of a name in lower case, numbers among them: ``attn_scores_2`` gives attn, scores, 2."""
+    bare = name.removeprefix("self.").removesuffix(".weight")
+    return [one for part in re.split(r"[._\W]+", bare) if part for one in (words_of(part) or [part.lower()])]
+
+
+def role_of(name: str) -> str:
+    """``query``, ``key`` or ``value``, where a name says that; else empty."""
+    said = set(words(name))
+    found = [role for role, known in _ROLES.items() if said & known]
+    return found[0] if len(found) == 1 else ""
+
+
+def is_matrix(name: str) -> bool:
+    """Whether a name is that of a projection's weight: ``W_query``, ``w_k``, ``q_proj.weight``."""
+    said = set(words(name))
+    if words(name)[:1] in (["w"], ["wq"], ["wk"], ["wv"], ["wo"]) or said & {"proj", "projection"}:
+        return True
+    return bool(said & {"weight", "weights", "matrix", "linear"}) and (bool(role_of(name)) or name.endswith(".weight"))
+
+
+def is_weights(name: str) -> bool:
+    """Whether a name is that of attention weights."""
+    said = set(words(name))
+    return not is_matrix(name) and bool(said & {"weights", "weight", "alpha", "alphas", "probs", "attention", "attn"})
+
+
+def is_tokens(name: str) -> bool:
+    """Whether a name is that of tokens, or of queries, keys and values."""
+    return bool(set(words(name)) & _TOKENS) or (bool(role_of(name)) and not is_matrix(name))
+
+
+def number_in(name: str) -> int | None:
+    """The number at the end of a name: 2 in ``context_vec_2`` and ``x2``; None for none."""
+    found = re.search(r"(?:^|[A-Za-z_])(\d+)(?:_tmp|_new|_norm|_scaled|_masked)?$", name)
+    return int(found[1]) if found else None
+
+
+def causal_words(text: str) -> str:
+    """The word by which a text says that tokens see none that come later; empty for none."""
+    found = re.search(r"causal|autoregressive|future|look.?ahead|subsequent", text, re.IGNORECASE)
+    return found[0] if found else ""

@@ -1,0 +1,101 @@
+"""Possible: the known arrays that an operation may have made of what is known above it, the likelier ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qkv.adapters.recording import Operation
+from qkv.scripts import moves, naming
+from qkv.scripts.fused import FUSED, chains
+from qkv.scripts.known import Known
+from qkv.scripts.reading import Reading, refs
+
+PRODUCTS = frozenset({"matmul", "mm", "bmm", "dot", "inner", "einsum", "tensordot", "mv", "vdot", "vecdot", "linear"})
+VIEWS = frozenset(
+    {
+        *(
+            "T",
+            "mT",
+            "H",
+            "t",
+            "transpose",
+            "swapaxes",
+            "swapdims",
+            "permute",
+            "moveaxis",
+            "reshape",
+            "view",
+            "getitem",
+        ),
+        *("unsqueeze", "squeeze", "expand_dims", "expand", "flatten", "unflatten", "rearrange", "contiguous", "clone"),
+        *("copy", "float", "double", "to", "astype", "asarray", "as_tensor", "from_numpy", "numpy", "array", "tensor"),
+        "detach",
+    }
+)
+_JOINING = frozenset(
+    {"setitem", "add", "sum", "mul", "stack", "cat", "concat", "concatenate", "vstack", "hstack", "tensor", "array"}
+)
+_FEW = 3
+"""Known arrays of which every pair is tried, whatever the operation."""
+
+
+def possible(reading: Reading, operation: Operation, value: int, roots: Sequence[int]) -> Iterator[Known]:
+    """The known arrays that one of an operation's results may be.
+
+    Args:
+        reading: what is known so far.
+        operation: the operation.
+        value: its result.
+        roots: the nearest arrays above it that something is known of.
+    """
+    knowns = list(dict.fromkeys(reading.sights[root].known for root in roots))
+    name, array = operation.name, reading.array(value)
+    if name in FUSED:
+        yield from chains(reading, operation)
+    if len(roots) == 1:
+        made = moves.elementwise(reading.sights[roots[0]], reading.array(roots[0]), array, name)
+        if made is not None:
+            yield made
+    for known in knowns:
+        if known.kind == "tokens":
+            yield from moves.splits(known, array.shape)
+        elif known.kind == "context" and name in VIEWS:
+            yield from moves.merges(known, array.shape)
+    role = naming.role_of(reading.target(operation, value))
+    if name in PRODUCTS or name in _JOINING or len(knowns) <= _FEW:
+        for left in knowns:
+            for right in knowns:
+                for known in moves.products(left, right):
+                    yield replace(known, role=role) if known.kind == "tokens" else known
+    yield from _biased(reading, operation, knowns, role)
+    if name in ("cat", "concat", "concatenate", "hstack"):
+        yield from _joined(reading, operation)
+
+
+def _biased(reading: Reading, operation: Operation, knowns: Sequence[Known], role: str) -> Iterator[Known]:
+    """Tokens or context vectors with a bias on each channel: of a layer, or added."""
+    arrays = [(value, reading.array(value)) for value in refs(operation.arguments)]
+    for known in knowns:
+        if known.kind not in ("tokens", "context"):
+            continue
+        if operation.name == "add":
+            shifted = (moves.shifted(known, array) for value, array in arrays if value not in reading.sights)
+            yield from (made for made in shifted if made is not None)
+        if operation.name == "linear" and len(arrays) > 2:
+            matrix = Known("matrix", ("out", "in"), arrays[1][1], "given")
+            for projected in moves.products(known, matrix):
+                made = moves.shifted(projected, arrays[2][1])
+                if made is not None:
+                    yield replace(made, move="project", sources=(known, matrix), role=role)
+
+
+def _joined(reading: Reading, operation: Operation) -> Iterator[Known]:
+    """The context vectors of several heads side by side."""
+    parts = [reading.sights.get(value) for value in refs(operation.arguments)]
+    knowns = [part.known for part in parts if part is not None and part.known.kind == "context"]
+    if knowns and len(knowns) == len(parts):
+        array = np.concatenate([known.array for known in knowns], axis=-1)
+        yield Known("context", knowns[0].axes, array, "merge", tuple(knowns))

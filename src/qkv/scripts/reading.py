@@ -1,0 +1,89 @@
+"""Reading: what every array of a script is, by which names, and where it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from qkv.adapters.messages import Binding, ScriptRun
+from qkv.adapters.recording import Operation, Ref
+from qkv.scripts.known import Array, Known, Sight
+
+
+@dataclass
+class Reading:
+    """What was found.
+
+    Attributes:
+        run: what the script did.
+        sights: what each array is, by its number; one that nothing is known of is missing.
+        parents: the arrays that each was made of.
+        made_by: the operation that made each.
+        names: the variables that each was given to, and where none was, the one that it was read from.
+    """
+
+    run: ScriptRun
+    sights: dict[int, Sight] = field(default_factory=dict)
+    parents: dict[int, list[int]] = field(default_factory=dict)
+    made_by: dict[int, int] = field(default_factory=dict)
+    names: dict[int, list[str]] = field(default_factory=dict)
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """Every operation, in its order."""
+        return self.run.recording.operations
+
+    def array(self, value: int) -> Array:
+        """The values of an array."""
+        return self.run.recording.values[value].array
+
+    def name(self, value: int) -> str:
+        """The variable that an array belongs to; empty for none."""
+        return self.names.get(value, [""])[0]
+
+    def line(self, value: int) -> int:
+        """The line that made an array; 0 where it isn't known."""
+        operation = self.operations[self.made_by[value]] if value in self.made_by else None
+        return 0 if operation is None or operation.place is None else self.run.recording.places[operation.place].line
+
+    def code(self, operation: Operation) -> str:
+        """The expression of an operation."""
+        return "" if operation.place is None else self.run.recording.places[operation.place].code
+
+    def target(self, operation: Operation, value: int) -> str:
+        """The variable that an operation's result is given to, by itself or as a part of it."""
+        if value in self.names:
+            return self.names[value][-1]
+        return "" if operation.place is None else self.run.recording.places[operation.place].target
+
+    def values_of(self, known: Known) -> list[int]:
+        """The arrays that are a known one or a part of it."""
+        return [value for value, sight in self.sights.items() if sight.known is known]
+
+    def name_of(self, known: Known) -> str:
+        """The variable that holds a known array, or the largest part of it."""
+        named = [value for value in self.values_of(known) if self.name(value)]
+        return self.name(max(named, key=lambda value: self.array(value).size)) if named else ""
+
+
+def refs(argument: Any) -> Iterator[int]:
+    """The numbers of the arrays among arguments."""
+    if isinstance(argument, Ref):
+        yield argument.value
+    elif isinstance(argument, Mapping):
+        yield from refs(list(argument.values()))
+    elif isinstance(argument, list | tuple):
+        for one in argument:
+            yield from refs(one)
+
+
+def names_of(bound: Iterable[Binding], values: Sequence[Any]) -> dict[int, list[str]]:
+    """The variables that each array was given to, or was read from first."""
+    names: dict[int, list[str]] = {}
+    for binding in bound:
+        names.setdefault(binding.value, []).append(binding.name)
+    for number, value in enumerate(values):
+        if value.name and value.name.replace(".", "").isidentifier():
+            names.setdefault(number, []).append(value.name)
+    return names

@@ -1,0 +1,203 @@
+"""Walking: through a script's operations in the order they ran, saying of every array what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from qkv.adapters.messages import ScriptRun
+from qkv.adapters.recording import Operation
+from qkv.scripts import naming
+from qkv.scripts.fused import FUSED
+from qkv.scripts.known import Kind, Known, Sight, sight_of
+from qkv.scripts.possible import PRODUCTS, VIEWS, possible
+from qkv.scripts.reading import Reading, names_of, refs
+
+MOST_READ = 4000
+"""Operations that are read; a longer script repeats itself."""
+
+
+def read(run: ScriptRun) -> Reading:
+    """What every array of a script is."""
+    reading = Reading(run, names=names_of(run.bound, run.recording.values))
+    reader = _Reader(reading)
+    for number, operation in enumerate(run.recording.operations[:MOST_READ]):
+        reader.step(number, operation)
+    return reading
+
+
+class _Reader:
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.sights = reading.sights
+        self.roots: dict[int, list[int]] = {}
+        self.knowns: list[Known] = []
+
+    def step(self, number: int, operation: Operation) -> None:
+        """Nothing; reads one operation."""
+        given = list(dict.fromkeys(refs([operation.arguments, operation.keywords])))
+        for value in given:
+            if value not in self.reading.made_by and value not in self.sights:
+                self._leaf(value)
+        for value in operation.results:
+            self.reading.parents[value] = given
+            self.reading.made_by[value] = number
+            with np.errstate(all="ignore"):
+                sight = self._sight(number, operation, value, given)
+            if sight is not None:
+                self._take(value, sight)
+            else:
+                self.roots[value] = self._roots(given)
+
+    def _take(self, value: int, sight: Sight) -> None:
+        self.sights[value] = sight
+        if sight.known.kind != "mask":
+            self.roots[value] = [value]
+        if sight.known not in self.knowns:
+            self.knowns.append(sight.known)
+
+    def _roots(self, values: Iterable[int]) -> list[int]:
+        """The nearest arrays above that something is known of."""
+        return list(dict.fromkeys(root for value in values for root in self.roots.get(value, ())))
+
+    def _leaf(self, value: int) -> None:
+        """Nothing; an array that nothing noted has made: a row of tokens, as a loop takes it out."""
+        array = self.reading.array(value)
+        for known in reversed(self.knowns):
+            sight = sight_of(array, known) if known.kind != "mask" else None
+            if sight is not None:
+                self._take(value, sight)
+                return
+
+    # --- one operation ------------------------------------------------------------------------------------------------
+
+    def _sight(self, number: int, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
+        array, name = self.reading.array(value), operation.name
+        if name in PRODUCTS or name in FUSED:
+            self._adopt_operands(operation, given)
+        if array.size < 2:
+            return None
+        mask = self._mask(operation, value, given)
+        if mask is not None:
+            return mask
+        roots = self._roots(given)
+        for root in roots:
+            sight = sight_of(array, self.sights[root].known)
+            if sight is not None:
+                return sight
+        for known in possible(self.reading, operation, value, roots):
+            sight = sight_of(array, known)
+            if sight is not None:
+                return replace(sight, known=self._same(replace(known, made=number)))
+        return None
+
+    def _same(self, known: Known) -> Known:
+        """A known array that was made in this way before, by a loop or for another token, in its place."""
+        for other in self.knowns:
+            same = (other.kind, other.move, other.slip, other.over) == (known.kind, known.move, known.slip, known.over)
+            if same and other.sources == known.sources and np.array_equal(other.array, known.array, equal_nan=True):
+                return other
+        return known
+
+    # --- what is given ------------------------------------------------------------------------------------------------
+
+    def _adopt_operands(self, operation: Operation, given: Sequence[int]) -> None:
+        """Nothing; says of operands that nothing is known of what they are, since a product is made of them."""
+        operands = [one for one in given if self.reading.array(one).ndim >= 1]
+        for side, operand in enumerate(operands[: 3 if operation.name in FUSED else 2]):
+            if operand in self.sights:
+                continue
+            origin = self._origin(operand)
+            if origin in self.sights:
+                continue
+            others = [one for one in operands if one != operand]
+            kind = self._kind(operation, operand, origin, side, others[0] if others else None)
+            self._adopt(origin, kind)
+            if operand not in self.sights:
+                self._resight(origin, operand)
+
+    def _origin(self, value: int) -> int:
+        """The array that this one is a view of."""
+        while value in self.reading.made_by and value not in self.sights:
+            operation = self.reading.operations[self.reading.made_by[value]]
+            parents = self.reading.parents[value]
+            if operation.name not in VIEWS or len(parents) != 1 or self.reading.array(parents[0]).ndim < 1:
+                break
+            if self.reading.array(parents[0]).size < self.reading.array(value).size:
+                break
+            value = parents[0]
+        return value
+
+    def _kind(self, operation: Operation, operand: int, origin: int, side: int, other: int | None) -> Kind:
+        name = self.reading.name(origin)
+        array = self.reading.array(origin)
+        above = {self.sights[root].known.kind for root in self._roots(self.reading.parents.get(origin, ()))}
+        if above & {"scores", "weights"}:
+            return "weights"
+        if operation.name == "linear" and side == 1:
+            return "matrix"
+        if naming.is_matrix(name):
+            return "matrix"
+        square = array.ndim == 1 or array.shape[-1] == array.shape[-2]
+        if naming.is_weights(name) and square and not naming.is_tokens(name):
+            return "weights"
+        if naming.is_tokens(name) or above or side == 0:
+            return "tokens"
+        beside = None if other is None else self.sights.get(other)
+        turned = operand != origin
+        projected = beside is not None and beside.known.kind == "tokens" and not turned and array.ndim == 2
+        return "matrix" if projected else "tokens"
+
+    def _adopt(self, value: int, kind: Kind) -> None:
+        """Nothing; an array becomes known as what is given, or as what was made in a way that isn't known."""
+        array = self.reading.array(value).astype(float)
+        sources = tuple(
+            dict.fromkeys(self.sights[root].known for root in self._roots(self.reading.parents.get(value, ())))
+        )
+        last = {"tokens": ("token", "channel"), "matrix": ("in", "out"), "weights": ("query", "key")}[kind]
+        lead = {0: (), 1: ("batch",), 2: ("batch", "head")}
+        if array.ndim == 1:
+            array = array[None]
+        if array.ndim - 2 not in lead:
+            return
+        axes = (*lead[array.ndim - 2], *last)
+        if kind == "tokens" and array.ndim == 4:
+            axes = ("batch", "head", "token", "dim")
+        role = naming.role_of(self.reading.name(value))
+        known = Known(kind, axes, array, "derived" if sources else "given", sources, role=role,
+                      made=self.reading.made_by.get(value, -1))  # fmt: skip
+        sight = sight_of(self.reading.array(value), known)
+        if sight is not None:
+            self._take(value, sight)
+
+    def _resight(self, origin: int, operand: int) -> None:
+        """Nothing; the views between what has become known and where it is used are known too."""
+        known = self.sights.get(origin)
+        value, seen = operand, []
+        while value != origin:
+            seen.append(value)
+            value = self.reading.parents[value][0]
+        for one in reversed(seen if known is not None else []):
+            assert known is not None
+            sight = sight_of(self.reading.array(one), known.known)
+            if sight is not None:
+                self._take(one, sight)
+
+    def _mask(self, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
+        """A mask: two values, made by shape alone."""
+        array = self.reading.array(value)
+        if self._roots(given) or array.ndim < 2 or array.shape[-1] != array.shape[-2]:
+            return None
+        above = any(one in self.sights and self.sights[one].known.kind == "mask" for one in given)
+        named = "mask" in naming.words(self.reading.target(operation, value))
+        if not (above or named or operation.name in ("tril", "triu", "tri")):
+            return None
+        if len(np.unique(array)) != 2:
+            return None
+        axes = {2: ("query", "key"), 3: ("batch", "query", "key"), 4: ("batch", "head", "query", "key")}.get(array.ndim)
+        if axes is None:
+            return None
+        known = Known("mask", axes, array, "given", made=len(self.knowns))
+        return Sight(known, axes, {}, np.arange(array.size).reshape(array.shape))

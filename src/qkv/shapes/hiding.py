@@ -1,0 +1,43 @@
+"""Sizes that hide a mistake: where two axes are equally long, arrays with the two exchanged have the same shape."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from qkv.shapes.sheet import Line
+
+TOKENS = {"tokens", "query", "key"}
+"""Axes that count the same tokens where a sequence attends to itself: these can't be made to differ."""
+
+
+def hidden_by(sizes: Mapping[str, int], lines: Sequence[Line]) -> Iterator[str]:
+    """A warning for each two axes that would not be missed if they changed places, with these sizes.
+
+    Args:
+        sizes: the sizes that the user has, by the names of the axes; of others nothing is said.
+        lines: what the code makes, at sizes that are all different.
+    """
+    found: dict[tuple[str, str], list[Line]] = {}
+    for line in lines:
+        for pair in itertools.combinations(dict.fromkeys(line.shape.axes), 2):
+            if _size(pair[0], sizes) == _size(pair[1], sizes) is not None and not set(pair) <= TOKENS:
+                found.setdefault(pair, []).append(line)
+    for (one, other), where in found.items():
+        line, size = where[0], _size(one, sizes)
+        places = ", ".join(dict.fromkeys(str(line.line) for line in where))
+        yield (
+            f"with {size} {one} and {size} {other} an array {line.shape.names} has the same shape with the two "
+            f"exchanged: a transpose or view that is wrong would not raise (line {places}). Try other sizes first, such "
+            f"as {one} {size}, {other} {size + 1}"
+        )
+
+
+def _size(name: str, sizes: Mapping[str, int]) -> int | None:
+    """How long an axis is with these sizes; None where they don't say, or it can't be exchanged with anything."""
+    parts = name.split("*")
+    if not all(part in sizes for part in parts):
+        return None
+    size = math.prod(sizes[part] for part in parts)
+    return size if size > 1 else None
