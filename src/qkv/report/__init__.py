@@ -5,6 +5,7 @@ from qkv.report.document import (
     Disagreement as Disagreement,
     Example as Example,
     NamedFault as NamedFault,
+    Patch as Patch,
     ProbeResult as ProbeResult,
     Report as Report,
     RowPair as RowPair,

@@ -151,6 +151,27 @@ class SourceLine:
 
 
 @dataclass(frozen=True)
+class Patch:
+    """A repair of the candidate's file, with which it was found right.
+
+    Attributes:
+        file: the file.
+        line: number of the first line that changes, from 1.
+        before: the first lines that change, as they are; empty where some are only added.
+        after: what stands there afterwards.
+        diff: the whole change as a unified diff.
+        applied: whether the file has been changed.
+    """
+
+    file: str
+    line: int
+    before: str
+    after: str
+    diff: str
+    applied: bool = False
+
+
+@dataclass(frozen=True)
 class Report:
     """The whole answer. Field names of its JSON form are a promise; see ``report/json_form.py``.
 
@@ -176,6 +197,7 @@ class Report:
         repeat: the command that does it again.
         printed: the end of what the candidate printed.
         line: the line that makes the wrong numbers; None where it isn't known.
+        patch: the repair of its file; None where none was found, or looked for.
     """
 
     verdict: Verdict
@@ -199,6 +221,7 @@ class Report:
     repeat: str = ""
     printed: str = ""
     line: SourceLine | None = None
+    patch: Patch | None = None
 
     @property
     def exit_code(self) -> int:

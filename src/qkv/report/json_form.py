@@ -45,6 +45,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],
         "line": None if report.line is None else asdict(report.line),
+        "patch": None if report.patch is None else asdict(report.patch),
         "example": None if report.example is None else asdict(report.example),
         "strength": None if report.strength is None else asdict(report.strength),
         "probes": [asdict(probe) for probe in report.probes],

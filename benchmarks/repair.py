@@ -1,0 +1,93 @@
+"""Repair: the styles' single faults, each mended by qkv. What share is repaired, how often as it was, how quickly?
+
+Run: ``python -m benchmarks.repair [style ...] [--only LABEL] [--seconds 10]``. The candidates are judged in this process,
+so that the framework is imported once; everything else is as at the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import tempfile
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from benchmarks.styles import Variant, style_name, styles, variants
+from qkv.adapters.host import Host
+from qkv.cli.check import command, request_from
+from qkv.debugger import judge
+from qkv.report import Report, Verdict
+
+
+class Row(NamedTuple):
+    """One faulty file: whether it was found wrong, what was changed, and how long it took."""
+
+    style: str
+    label: str
+    fault: str
+    wrong: bool
+    change: str
+    seconds: float
+
+
+def patched(path: Path, name: str | None, options: list[str], seconds: float) -> Report:
+    """The report on a file, with the repair that ``qkv check`` finds in this time."""
+    target = f"{path}:{name}" if name else str(path)
+    context = command.make_context("check", [target, *options])
+    request = request_from(target, {key: value for key, value in context.params.items() if key != "target"})
+    with contextlib.redirect_stdout(io.StringIO()):
+        return judge(replace(request, patch_seconds=seconds), Host())
+
+
+def row_of(style: ModuleType, variant: Variant, path: Path, seconds: float) -> Row:
+    path.write_text(variant.source)
+    started = time.perf_counter()
+    without = patched(path, style.NAME, list(style.OPTIONS), 0.0)
+    between = time.perf_counter()
+    report = patched(path, style.NAME, list(style.OPTIONS), seconds) if without.verdict is Verdict.WRONG else without
+    took = (time.perf_counter() - between) - (between - started)
+    patch = report.patch
+    lines = [] if patch is None else [line for line in patch.diff.splitlines()[2:] if line[:1] in "+-"]
+    change = " / ".join(" ".join(line.split()) for line in lines)
+    return Row(style_name(style), variant.label, variant.faults[0], report.verdict is Verdict.WRONG, change, took)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("styles", nargs="*")
+    parser.add_argument("--only", default="", help="variants whose label has this in it")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    chosen = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for style in styles():
+            if chosen.styles and style_name(style) not in chosen.styles:
+                continue
+            for place, variant in enumerate(variants(style)):
+                if variant.kind == "fault" and chosen.only in variant.label:
+                    row = row_of(style, variant, Path(folder) / f"candidate_{place}.py", chosen.seconds)
+                    rows.append(row)
+                    print(f"{row.seconds:6.2f}  {row.style} / {row.label}: {row.change or 'NONE'}", flush=True)
+    report_on(rows)
+
+
+def report_on(rows: list[Row]) -> None:
+    wrong = [row for row in rows if row.wrong]
+    mended = [row for row in wrong if row.change]
+    times = sorted(row.seconds for row in mended)
+    print(f"{len(wrong)} faulty files, {len(mended)} repaired ({len(mended) / max(len(wrong), 1):.1%})")
+    if times:
+        quick = sum(seconds <= 2 for seconds in times) / len(wrong)
+        print(f"median {times[len(times) // 2]:.2f} s, {quick:.1%} of all within 2 s")
+    left = Counter(row.fault for row in wrong if not row.change)
+    kinds = {row.fault for row in mended}
+    print(f"{len(kinds)} kinds repaired; not repaired: {dict(left.most_common())}")
+
+
+if __name__ == "__main__":
+    main()

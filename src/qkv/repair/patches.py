@@ -1,0 +1,49 @@
+"""A repair as a patch: the lines that change, and a unified diff."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from qkv.repair.code import Code
+from qkv.repair.search import Suspicion, repaired
+from qkv.repair.trying import Bench
+from qkv.report import Patch, Report
+
+
+def patch_for(report: Report, bench: Bench, is_right: Callable[[bytes], bool], seconds: float) -> Patch | None:
+    """The patch of a wrong candidate's file with which it is right; None where none was found in time.
+
+    Args:
+        report: what is known of it.
+        bench: tries edited files.
+        is_right: whether an edited file is found right by the same check.
+        seconds: how long to look.
+    """
+    file = report.candidate.file
+    rope = report.spec.rope if report.spec is not None else None
+    spec = report.spec
+    known = () if spec is None else (getattr(rope, "base", None), spec.softcap, spec.scale)
+    try:
+        code = Code(Path(file).read_bytes(), [number for number in known if number is not None])
+    except (OSError, SyntaxError, ValueError):
+        return None
+    line = report.line.line if report.line is not None and report.line.file == file else None
+    suspicion = Suspicion(report.candidate.name, [fault.id for fault in report.faults], line)
+    source = repaired(code, suspicion, bench.passes, is_right, seconds)
+    return None if source is None else patch_between(file, code.data, source)
+
+
+def patch_between(file: str, before: bytes, after: bytes) -> Patch:
+    """The patch that makes one text of a file of another."""
+    old, new = (data.decode("utf-8", "surrogateescape").splitlines(keepends=True) for data in (before, after))
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    _, start, end, to_start, to_end = next(block for block in blocks if block[0] != "equal")
+    return Patch(
+        file=file,
+        line=start + 1,
+        before="".join(old[start:end]).rstrip("\r\n"),
+        after="".join(new[to_start:to_end]).rstrip("\r\n"),
+        diff="".join(difflib.unified_diff(old, new, file, file)),
+    )

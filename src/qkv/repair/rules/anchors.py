@@ -1,0 +1,49 @@
+"""Where the scores and the weights stand in code: what a softmax is given, what it gives, and the product before it."""
+
+from __future__ import annotations
+
+import ast
+
+from qkv.repair.code import Code, called, dotted
+
+PRODUCTS = ("matmul", "bmm", "einsum", "dot", "inner", "baddbmm", "mm")
+
+
+def softmax_argument(node: ast.AST) -> ast.expr | None:
+    """What a softmax or an exponential is taken of; None for other nodes."""
+    if not isinstance(node, ast.Call) or called(node) not in ("softmax", "exp", "log_softmax"):
+        return None
+    method = isinstance(node.func, ast.Attribute) and dotted(node.func.value) not in (
+        "torch", "F", "np", "numpy", "nn.functional", "torch.nn.functional", "math", "special", "jax.nn",
+    )  # fmt: skip
+    if method:
+        assert isinstance(node.func, ast.Attribute)
+        return node.func.value
+    return node.args[0] if node.args else None
+
+
+def is_product(node: ast.AST) -> bool:
+    """Whether a node is a product of two arrays."""
+    return (isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)) or called(node) in PRODUCTS
+
+
+def scores_at(code: Code, node: ast.AST) -> bool:
+    """Whether a node is the scores: what a softmax is given, or a product in front of it."""
+    above = code.parents.get(node)
+    if above is not None and isinstance(node, ast.expr):
+        if softmax_argument(above) is node:
+            return True
+        if isinstance(above, ast.Attribute) and softmax_argument(code.parents.get(above, above)) is node:
+            return True
+    if not is_product(node):
+        return False
+    function = code.function_of(node)
+    ends = [code.span(inner)[1] for inner in ast.walk(function) if softmax_argument(inner) is not None]
+    return not ends or code.span(node)[0] < max(ends)
+
+
+def weights_at(code: Code, node: ast.AST) -> bool:
+    """Whether a node is the weights: what a softmax gives, or what it was divided by its sum."""
+    return called(node) == "softmax" or (
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and called(node.right) == "sum"
+    )

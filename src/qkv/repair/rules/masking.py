@@ -1,0 +1,213 @@
+"""Edits of masks: where they are applied, what they fill with, and masks that are missing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from qkv.repair.code import Change, Code, Edit, called, dotted, number
+from qkv.repair.rules.anchors import scores_at
+from qkv.repair.scope import attributes, is_mask, masks
+
+
+def lowest(code: Code) -> str:
+    """Minus infinity as this file would write it."""
+    if not code.uses_torch:
+        return "-np.inf"
+    return "-torch.inf" if "torch.inf" in code.text else 'float("-inf")'
+
+
+def hiding(code: Code, scores: str, hide: str) -> str:
+    """Scores in which a mask hides where it is True."""
+    if code.uses_torch:
+        return f"{scores}.masked_fill({hide}, {lowest(code)})"
+    return f"np.where({hide}, {lowest(code)}, {scores})"
+
+
+def keeping(code: Code, scores: str, keep: str) -> str:
+    """Scores in which a mask keeps where it is True."""
+    if code.uses_torch:
+        return f"{scores}.masked_fill({keep} == 0, {lowest(code)})"
+    return f"np.where({keep}, {scores}, {lowest(code)})"
+
+
+def masked(code: Code, node: ast.AST, mask: str) -> Iterator[str]:
+    """Scores under a mask of either meaning."""
+    if mask.startswith("~"):
+        yield hiding(code, code.operand(node), mask[1:])
+    yield hiding(code, code.operand(node), mask)
+    yield keeping(code, code.operand(node), f"({mask})" if not mask.isidentifier() else mask)
+
+
+def fill(code: Code, node: ast.AST) -> Iterator[Change]:
+    """Minus infinity, or a large number, for what hidden scores are filled with."""
+    above = code.parents.get(node)
+    filled = isinstance(above, ast.Call) and called(above) in (
+        "masked_fill",
+        "masked_fill_",
+        "where",
+        "full",
+        "full_like",
+    )
+    set_to = isinstance(above, ast.Assign) and above.value is node
+    factor = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult) and isinstance(node, ast.expr)
+    value = number(node) if isinstance(node, ast.expr) else None
+    low = called(node) == "float" or (value is not None and abs(value) <= 1e4)
+    if (filled or set_to or factor) and (low or _is_lowest(node) or (isinstance(node, ast.BinOp) and filled)):
+        if not factor and not (value is None and set_to and not _is_lowest(node)):
+            yield code.put(node, lowest(code), "fill")
+        yield code.put(node, "-1e9", "fill")
+
+
+def _is_lowest(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in ("min", "inf")
+
+
+def from_number(code: Code, node: ast.AST) -> Iterator[Change]:
+    """A mask applied where it was added to the scores, or multiplied with them, as a number."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mult | ast.Sub):
+        for mask, scores in ((node.right, node.left), (node.left, node.right)):
+            inner = _bare(mask)
+            if _holds_mask(code, inner):
+                for new in masked(code, scores, code.of(inner)):
+                    yield code.put(node, new, "masked")
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Mult):
+        inner = _bare(node.value)
+        if _holds_mask(code, inner):
+            start, end = code.span(node)
+            for new in masked(code, node.target, code.of(inner)):
+                yield Change((Edit(start, end, f"{code.of(node.target)} = {new}"),), "masked")
+
+
+def _holds_mask(code: Code, node: ast.AST) -> bool:
+    return is_mask(code, node) or dotted(node) in masks(code, node)
+
+
+def _bare(node: ast.expr) -> ast.expr:
+    """A mask without the casts and factors around it."""
+    while True:
+        if isinstance(node, ast.Call) and called(node) in ("to", "float", "astype", "type_as", "double", "int", "log"):
+            node = node.func.value if isinstance(node.func, ast.Attribute) and called(node) != "log" else node.args[0]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            node = node.left
+        else:
+            return node
+
+
+def after_softmax(code: Code, node: ast.AST) -> Iterator[Change]:
+    """A mask applied to the scores in the place of one that is applied to the weights."""
+    applied = _applied(code, node)
+    if applied is None:
+        return
+    mask, rest, hides = applied
+    for scores in ast.walk(code.function_of(node)):
+        if not scores_at(code, scores):
+            continue
+        for new in (hiding(code, code.operand(scores), mask), keeping(code, code.operand(scores), mask)):
+            for removal in _removals(code, node, rest):
+                yield from _both(code, removal, code.edit(scores, new), rest)
+        if not hides and mask.startswith("~"):
+            new = hiding(code, code.operand(scores), mask[1:])
+            for removal in _removals(code, node, rest):
+                yield from _both(code, removal, code.edit(scores, new), rest)
+
+
+def _both(code: Code, removal: Edit, added: Edit, rest: ast.expr) -> Iterator[Change]:
+    """Two edits, the second one perhaps inside of what the first one keeps."""
+    start, end = code.span(rest)
+    if removal.end <= added.start or added.end <= removal.start:
+        yield Change((removal, added), "")
+    elif start <= added.start and added.end <= end and removal.new == code.of(rest):
+        inner = removal.new[: added.start - start] + added.new + removal.new[added.end - start :]
+        yield Change((removal._replace(new=inner),), "")
+
+
+def _removals(code: Code, node: ast.AST, rest: ast.expr) -> Iterator[Edit]:
+    statement = code.statement_of(node)
+    if isinstance(statement, ast.AugAssign) and statement is node:
+        yield code.without(statement)
+        return
+    assert isinstance(node, ast.expr)
+    if isinstance(statement, ast.Assign) and statement.value is node and code.of(statement.targets[0]) == code.of(rest):
+        above = code.parents[statement]
+        alone = isinstance(above, ast.If) and above.body == [statement] and not above.orelse
+        yield code.without(above if alone and isinstance(above, ast.stmt) else statement)
+    yield code.edit(node, code.of(rest))
+
+
+def _applied(code: Code, node: ast.AST) -> tuple[str, ast.expr, bool] | None:
+    """The mask of a product with a mask, or of a fill with 0; what it is applied to; and whether True hides."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult) and isinstance(node.target, ast.expr):
+        return code.operand(_bare(node.value)), node.target, False
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for mask, rest in ((node.right, node.left), (node.left, node.right)):
+            if _holds_mask(code, _bare(mask)):
+                return code.operand(_bare(mask)), rest, False
+    if isinstance(node, ast.Call) and called(node) in ("masked_fill", "masked_fill_") and len(node.args) == 2:
+        if number(node.args[1]) == 0 and isinstance(node.func, ast.Attribute):
+            return code.of(node.args[0]), node.func.value, True
+    if isinstance(node, ast.Call) and called(node) == "where" and len(node.args) == 3:
+        if number(node.args[2]) == 0:
+            return code.operand(node.args[0]), node.args[1], False
+    return None
+
+
+def missing(code: Code, node: ast.AST) -> Iterator[Change]:
+    """A mask that is there, or a causal one, applied to scores."""
+    if not scores_at(code, node):
+        return
+    for mask in masks(code, node):
+        for new in masked(code, node, mask):
+            yield code.put(node, new, "mask applied")
+    for name, value in attributes(code, node).items():
+        if is_mask(code, value) or is_mask(code, ast.Name(name.partition(".")[2])):
+            cut = f"{name}[..., :{code.operand(node)}.size(-2), :{code.operand(node)}.size(-1)].bool()"
+            for new in masked(code, node, cut):
+                yield code.put(node, new, "mask applied")
+    yield code.put(node, causal(code, node), "causal mask")
+
+
+def causal(code: Code, node: ast.AST) -> str:
+    """Scores under a causal mask of their own."""
+    scores = code.operand(node)
+    if code.uses_torch:
+        return f"{scores}.masked_fill(torch.ones_like({scores}, dtype=torch.bool).triu(1), {lowest(code)})"
+    return f"np.where(np.tri(*{scores}.shape[-2:], dtype=bool), {scores}, -np.inf)"
+
+
+def lost(code: Code, node: ast.AST) -> Iterator[Change]:
+    """What a method makes, kept: ``scores = scores.masked_fill(…)`` for the call alone."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        target = node.value.func.value
+        if isinstance(target, ast.Name):
+            start = code.span(node)[0]
+            yield Change((Edit(start, start, f"{target.id} = "),), "kept")
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        for arg in node.value.args:
+            if isinstance(arg, ast.Name):
+                start = code.span(node)[0]
+                yield Change((Edit(start, start, f"{arg.id} = "),), "kept")
+
+
+def fused(code: Code, node: ast.AST) -> Iterator[Change]:
+    """What ``scaled_dot_product_attention`` is told: causal or not, under which mask, at which scale."""
+    if called(node) != "scaled_dot_product_attention":
+        return
+    assert isinstance(node, ast.Call)
+    end = code.span(node)[1] - 1
+    names = {keyword.arg: keyword for keyword in node.keywords}
+    if "is_causal" not in names and "attn_mask" not in names:
+        yield Change((Edit(end, end, ", is_causal=True"),), "causal")
+        for mask in masks(code, node):
+            yield Change((Edit(end, end, f", attn_mask={mask}"),), "masked")
+    if "is_causal" in names:
+        yield code.put(names["is_causal"].value, "True", "causal")
+    if "attn_mask" in names:
+        start, stop = code.span(names["attn_mask"])
+        yield Change((Edit(start, stop, "is_causal=True"),), "causal")
+        value = names["attn_mask"].value
+        for inner in ast.walk(value):
+            if isinstance(inner, ast.expr) and is_mask(code, inner):
+                yield code.put(value, code.of(inner), "the mask itself")
+                yield code.put(value, f"~{code.operand(inner)}", "the mask inverted")
+        yield code.put(value, f"{code.operand(value)}.bool()", "the mask as booleans")

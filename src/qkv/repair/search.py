@@ -1,0 +1,109 @@
+"""The search for a repair: small edits of a candidate's file, the likeliest first, until one of them makes it right."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from qkv.repair.code import Change, Code
+from qkv.repair.rules import RULES
+from qkv.repair.scope import definitions
+
+MOST_TOGETHER = 4
+"""Places at which one kind of edit is made at once, at most."""
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What is known of what is wrong.
+
+    Attributes:
+        name: the candidate's name in its file.
+        faults: ids of the faults that were named.
+        line: the line that is blamed; None where none is.
+    """
+
+    name: str
+    faults: Sequence[str] = ()
+    line: int | None = None
+
+
+def repaired(
+    code: Code,
+    suspicion: Suspicion,
+    passes: Callable[[bytes], bool],
+    is_right: Callable[[bytes], bool],
+    seconds: float,
+) -> bytes | None:
+    """The file with the first edit under which it is right; None where none was found in time.
+
+    Args:
+        code: the file.
+        suspicion: what is wrong with it.
+        passes: whether an edited file gives the right numbers on a few inputs; quick.
+        is_right: whether it is found right; asked only of what passes.
+        seconds: how long to look.
+    """
+    end = time.monotonic() + seconds
+    seen = {code.data}
+    for change in changes(code, suspicion):
+        if time.monotonic() > end:
+            return None
+        source = code.edited(change.edits)
+        if source is None or source in seen or not _parses(source):
+            continue
+        seen.add(source)
+        if passes(source) and is_right(source):
+            return source
+    return None
+
+
+def _parses(source: bytes) -> bool:
+    try:
+        ast.parse(source)
+    except (SyntaxError, ValueError):
+        return False
+    return True
+
+
+def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
+    """Every change that the rules suggest, the likeliest first."""
+    words = {word for fault in suspicion.faults for word in fault.split("-")}
+    nodes = _nodes(code, suspicion)
+    likely = [rule for rule in RULES if rule.about & words]
+    others = [rule for rule in RULES if not rule.about & words]
+    on_line = [node for node in nodes if _is_on(code, node, suspicion.line)]
+    for rules, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
+        for rule in rules:
+            found = [(node, change) for node in places for change in rule.changes(code, node)]
+            yield from (change for _, change in found)
+            yield from _together(code, found)
+
+
+def _nodes(code: Code, suspicion: Suspicion) -> list[ast.AST]:
+    """Expressions and statements of the candidate's own definition, and of those it uses, in the order they stand in."""
+    found = [node for definition in definitions(code, suspicion.name) for node in ast.walk(definition)]
+    texts = {id(inner) for node in found if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
+    return [node for node in found if isinstance(node, ast.expr | ast.stmt) and id(node) not in texts]
+
+
+def _is_on(code: Code, node: ast.AST, line: int | None) -> bool:
+    first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    return line is not None and first is not None and last is not None and first <= line <= last
+
+
+def _together(code: Code, found: Iterable[tuple[ast.AST, Change]]) -> Iterator[Change]:
+    """Changes of one kind in one function, made at once: the same slip made for query, key and value."""
+    groups: dict[tuple[ast.AST, str], list[Change]] = {}
+    for node, change in found:
+        if change.kind:
+            groups.setdefault((code.function_of(node), change.kind), []).append(change)
+    for (_, kind), group in groups.items():
+        if 1 < len(group) <= MOST_TOGETHER:
+            yield Change(tuple(dict.fromkeys(edit for change in group for edit in change.edits)), kind)
+            if len(group) > 2:
+                for left in range(len(group)):
+                    kept = [change for place, change in enumerate(group) if place != left]
+                    yield Change(tuple(dict.fromkeys(edit for change in kept for edit in change.edits)), kind)

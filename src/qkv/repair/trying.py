@@ -1,0 +1,59 @@
+"""Trying an edited file: on the probes of its candidate, in the process that holds the candidate already."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from qkv.adapters.binding import NotApplicable
+from qkv.adapters.messages import Hosting
+from qkv.adapters.process import HostProcess
+from qkv.errors import CandidateError
+from qkv.settling import Trial
+
+CALL_LIMIT = 2.0
+"""Seconds that one call of an edited candidate may take."""
+
+
+@dataclass
+class Bench:
+    """Tries edited texts of one candidate.
+
+    Attributes:
+        host: who holds it.
+        target: what the host opens.
+        trial: the reading it was judged under, with the probes it failed.
+    """
+
+    host: Hosting
+    target: str
+    trial: Trial
+
+    def __post_init__(self) -> None:
+        """Puts the probes in order: those that it failed first, the cheap ones first."""
+        seen = sorted(self.trial.observations, key=lambda one: (one.comparison.agrees, one.cost))
+        self._probes = [observation.probe for observation in seen]
+
+    def passes(self, source: bytes) -> bool:
+        """Whether the candidate gives the right numbers with this text as its file's."""
+        trial = replace(self.trial, observations=[], refused=[], changed=set())
+        with contextlib.suppress(CandidateError, NotApplicable), _in_a_hurry(self.host):
+            self.host.open(self.target, source)
+            if trial.built_with is not None:
+                self.host.build(trial.built_with)
+            return all(trial.observe(probe).comparison.agrees for probe in self._probes) and not trial.changed
+        return False
+
+
+@contextlib.contextmanager
+def _in_a_hurry(host: Hosting) -> Iterator[None]:
+    """Nothing; a call may take little time meanwhile, since an edit may have made a loop that never ends."""
+    if not isinstance(host, HostProcess):
+        yield
+        return
+    usual, host.time_limit = host.time_limit, min(host.time_limit, CALL_LIMIT)
+    try:
+        yield
+    finally:
+        host.time_limit = usual
