@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from qkv.adapters.host import Host
 from qkv.comparison import as_rows, round_to, rounded_run
-from qkv.debugger import _settled
+from qkv.debugger import settled
 from qkv.diagnosis import Observation, twin
 from qkv.faults import CATALOGUE, Variant
 from qkv.faults.masking import hidden_by
@@ -92,7 +92,7 @@ def cost(work: Callable[[], Any]) -> Cost:
 def trial() -> Trial:
     """The fused attention, checked on short inputs."""
     host, request = Host(), Request(fused, {"num_heads": HEADS, "head_dim": HEAD_DIM, "causal": True})
-    ready = _settled(host, host.open(fused), request)[0]
+    ready = settled(host, host.open(fused), request)[0]
     ready.run(quick=False)
     return ready
 

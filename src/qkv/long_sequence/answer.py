@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from qkv.adapters.binding import NotApplicable
-from qkv.adapters.messages import DType
-from qkv.comparison import Floats, as_seen, expectation, round_to
+from qkv.adapters.messages import Array, DType
+from qkv.comparison import DRAWS, Floats, as_seen, expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs, resume
@@ -70,12 +70,17 @@ class Answer:
     def _heads(self) -> Block:
         return all_heads(self.spec, self.probe.inputs)
 
-    def rows(self, queries: Sequence[int]) -> Observation:
-        """All heads of some queries, as the oracle computes them from all the keys; judged as every row is."""
+    def rows(self, queries: Sequence[int], *, draws: int = DRAWS) -> Observation:
+        """All heads of some queries, as the oracle computes them from all the keys; judged as every row is.
+
+        Args:
+            queries: which ones.
+            draws: how many roundings the bars are drawn from; without any, see `expectation`.
+        """
         chosen = np.array(queries)
         with np.errstate(all="ignore"):
             run = resume(self._heads.cut(chosen, ALL), NO_REPLACEMENTS, Stage.POSITION.order)
-            expected = expectation(run, self.dtype, judge_empty_rows=self.judge_empty_rows)
+            expected = expectation(run, self.dtype, judge_empty_rows=self.judge_empty_rows, draws=draws)
         return Observation(self.probe, expected, self.output[:, chosen])
 
 
@@ -93,7 +98,7 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
     """
     reading, most = trial.reading, trial.reading.abilities.max_tokens
     name = f"length {length}"
-    caller = reading.caller  # type: ignore[attr-defined]  # every reading of something that can be called has one
+    caller = reading.caller
     run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)
     seen = _inputs(trial, name, length, run_in)
     in_it = replace(reading, caller=replace(caller, dtype=run_in))  # type: ignore[type-var]  # every one is a dataclass
@@ -109,15 +114,16 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
             hint=f"build it for more with --init, or ask for less: --length {most}",
             detail=error.detail,
         ) from None
-    probe = Probe(name, "what only length brings", seen)
+    probe = Probe(name, "what only length brings", seen.map(_precise))
     return Answer(reading.spec, probe, outcome.output, outcome.dtype, dtype, trial.judge_empty_rows)
 
 
 def _inputs(trial: Trial, name: str, length: int, dtype: DType) -> Inputs:
-    """Random inputs as the candidate sees them in a precision. The large arrays, made here, are rounded in place."""
-    inputs = trial.setting.inputs(name, batch=1, queries=length)
-    for array in (inputs.query, inputs.key, inputs.value, inputs.x, inputs.source):
-        if array is not None:
-            array[...] = round_to(array, dtype)
-    rest = as_seen(Inputs(parameters=inputs.parameters, sinks=inputs.sinks), dtype)
-    return inputs.but(parameters=rest.parameters, sinks=rest.sinks)
+    """Random inputs as the candidate sees them in a precision, in no more memory than that takes."""
+    precision = np.float64 if dtype == "float64" else np.float32
+    return as_seen(trial.setting.inputs(name, batch=1, queries=length, precision=precision), dtype)
+
+
+def _precise(array: Array) -> Array:
+    """The array in float64, if it holds floating numbers."""
+    return array.astype(np.float64, copy=False) if array.dtype.kind == "f" else array

@@ -19,8 +19,11 @@ from qkv.long_sequence.suspects import diagnosed
 from qkv.long_sequence.together import Drift, drifting
 from qkv.settling import Trial
 
+PARTS = 8
+"""Parts of a sequence: in each the row furthest off is looked at closely, which costs its keys in all heads."""
+
 MOST_ROWS = 24
-"""Rows that are looked at closely: each costs as much as its keys, in every head."""
+"""Rows that are looked at closely once one of them was wrong."""
 
 KEPT = 3
 """Wrong rows, and right ones, that a fault has to reproduce."""
@@ -68,10 +71,14 @@ class LongSequence:
 
     @property
     def wrong_rows(self) -> Bools:
-        """Which rows are wrong, ``(query, head)``: those that are further off than any that is right closely."""
+        """Which rows are wrong, ``(query, head)``: those that are further off than any that is right closely.
+
+        An empty row whose rule nobody stated is right whatever it holds, and says nothing of others.
+        """
         assert self.screen is not None
         right = [query for query, wrong in self.looked_at.items() if not wrong]
-        off = np.nan_to_num(self.screen.off)
+        off = np.nan_to_num(self.screen.off, posinf=np.inf)
+        off[right] = np.where(np.isinf(off[right]), 0.0, off[right])
         return off > max(float(off[right].max(initial=0.0)), 1.0)
 
     @property
@@ -120,12 +127,20 @@ def _explain(long: LongSequence, answer: Answer, trial: Trial) -> None:
 
 
 def _look_closely(long: LongSequence, answer: Answer, found: Screen) -> None:
-    """Nothing; judges rows that stand out, the first ones and some all over, and a few others."""
-    rows = [int(row) for row in np.flatnonzero(found.suspicious.any(axis=1))]
+    """Nothing; judges the rows furthest off, and where one is wrong the first ones that stand out and some all over."""
+    _judge(long, answer, [*found.furthest(PARTS), 0, answer.length - 1])
+    if not any(long.looked_at.values()):
+        return
+    rows = [int(row) for row in np.flatnonzero(long.wrong_rows.any(axis=1))]
     few = MOST_ROWS // 2
     chosen = [*rows[:few], *rows[few :: max((len(rows) - few) // few, 1)], *rows[-1:]]
-    ends = [*(row - 1 for row in rows[:1] if row), 0, answer.length - 1]
-    for queries in in_parts(list(dict.fromkeys((*chosen, *ends))), answer.rows_at_once):
+    _judge(long, answer, [*(row - 1 for row in rows[:1] if row), *chosen])
+
+
+def _judge(long: LongSequence, answer: Answer, rows: Sequence[int]) -> None:
+    """Nothing; judges those of the rows that were not looked at yet."""
+    new = [row for row in dict.fromkeys(rows) if row not in long.looked_at]
+    for queries in in_parts(new, answer.rows_at_once):
         observation = answer.rows(queries)
         wrong = observation.comparison.wrong[0].any(axis=1)  # query
         long.error = max(long.error, observation.comparison.max_error)

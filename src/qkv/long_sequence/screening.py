@@ -19,8 +19,12 @@ from qkv.oracle.streaming import contexts
 DIRECTIONS = 8
 """Directions that rows are compared in. Fewer would miss errors by chance, more would cost as much as all channels."""
 
-NEAR = 4.0
-"""How many times the usual rounding a row may be off before it is looked at closely. That look decides."""
+NEAR = 3.0
+"""How many times the usual rounding a row may be off before it is looked at closely. That look decides.
+
+Screening rounds too, scores and shares to float32, about as much as is usual there: whatever is off by four times the
+usual is seen to be off by three.
+"""
 
 SAMPLE = 12
 """Rows on which rounding is measured."""
@@ -47,6 +51,12 @@ class Screen:
         """Which rows deserve a closer look, ``(query, head)``."""
         return np.nan_to_num(self.off) > 1.0
 
+    def furthest(self, parts: int) -> list[int]:
+        """The row that is furthest off in each of so many parts of the sequence, if it deserves a closer look."""
+        off = np.nan_to_num(self.off).max(axis=1)
+        rows = [int(part[np.argmax(off[part])]) for part in np.array_split(np.arange(len(off)), parts) if len(part)]
+        return [row for row in rows if off[row] > 1.0]
+
 
 def screen(answer: Answer, advance: Callable[[float], None]) -> Screen:
     """Every row beside the oracle's. Interrupted, it gives what it has seen so far.
@@ -61,7 +71,7 @@ def screen(answer: Answer, advance: Callable[[float], None]) -> Screen:
     expected, to_come = _begun(answer, directions)
     per_block = 1 / (answer.length * answer.spec.num_heads)
     try:
-        for rows in contexts(answer.spec, answer.probe.inputs, mixer=_mixer(answer, directions)):
+        for rows in contexts(answer.spec, answer.probe.inputs, mixer=_mixer(answer, directions), quick=True):
             head = 0 if answer.projects else rows.head
             expected[rows.queries, head] += rows.context[0, 0]
             to_come[rows.queries, head] -= 1
@@ -105,7 +115,7 @@ def _usual_rounding(answer: Answer, directions: Floats) -> Floats:
     shares = []
     with np.errstate(all="ignore"):
         for queries in in_parts(sample(answer.length, SAMPLE), answer.rows_at_once):
-            expected = answer.rows(queries).expected
+            expected = answer.rows(queries, draws=0).expected
             right = expected.rows[0] @ directions  # query head direction
             runs = (rounded_run(expected.run, expected.held_to, {}, draw) for draw in range(DRAWS))
             off = [as_rows(run.output, answer.row_heads)[0] @ directions - right for run in runs]

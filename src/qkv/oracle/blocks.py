@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from qkv.masks import Positions
 from qkv.oracle import stages
@@ -15,6 +15,7 @@ from qkv.oracle.run import Run
 from qkv.spec import AttentionSpec
 
 ALL = slice(None)
+Own = TypeVar("Own", bound="Block")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class Block(Run):
         """Absolute positions of the queries and of the keys, ``(query,)`` and ``(key,)``."""
         return self.at.query[0, 0, :, 0], self.at.key[0, 0, 0, :]
 
-    def cut(self, queries: Any, keys: Any) -> Block:
+    def cut(self: Own, queries: Any, keys: Any) -> Own:
         """The block of some of these queries and some of these keys, as slices or as arrays of their numbers."""
         inputs = self.inputs
         if inputs.may_attend is not None or inputs.bias is not None:

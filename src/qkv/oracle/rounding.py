@@ -13,6 +13,8 @@ _BITS, _LARGEST = 8, (2 - 2.0**-7) * 2.0**127
 def rounded(xp: ModuleType, x: Array, dtype: str) -> Array:
     """``x`` rounded to the nearest numbers of another format, in its own dtype; by way of float32, as libraries do it.
 
+    Where nothing is lost it may be ``x`` itself.
+
     Args:
         xp: the array library of ``x``.
         x: floating numbers.
@@ -20,12 +22,12 @@ def rounded(xp: ModuleType, x: Array, dtype: str) -> Array:
     """
     if dtype == "float64":
         return x
-    short = xp.astype(x, xp.float32)
+    short = xp.astype(x, xp.float32, copy=False)
     if dtype == "bfloat16":
         short = _to_bfloat16(xp, xp.astype(short, xp.float64))
     elif dtype == "float16":
         short = xp.astype(short, xp.float16)
-    return xp.astype(short, x.dtype)
+    return xp.astype(short, x.dtype, copy=False)
 
 
 def _to_bfloat16(xp: ModuleType, x: Array) -> Array:

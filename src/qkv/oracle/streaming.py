@@ -2,7 +2,8 @@
 
 No row of scores is ever whole. The softmax keeps, for each query, the top score so far, the sum of the shares relative
 to it, and the values weighted by these shares; when a later block has a higher score, what is kept is shrunk to fit.
-Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax".
+Source: Milakov and Gimelshein 2018, "Online normalizer calculation for softmax". Where no score can be large, shares
+are relative to 0 throughout, and nothing has to be shrunk.
 
 Heads are taken one at a time, so that a block fits into a processor's cache, and blocks of queries on several threads:
 matrix products and exponentials let go of Python's lock.
@@ -28,6 +29,9 @@ from qkv.spec import AttentionSpec
 
 BLOCK = 512, 512
 """Queries and keys of a block: its scores are 2 MiB, which stay in a processor's cache."""
+
+MODEST = 80.0
+"""Scores up to this size can be taken as they are: their exponentials are numbers, in float32 too."""
 
 THREADS = os.cpu_count() or 1
 Result = TypeVar("Result")
@@ -67,7 +71,12 @@ class Rows:
 
 
 def contexts(
-    spec: AttentionSpec, inputs: Inputs, *, mixer: Array | None = None, block: tuple[int, int] = BLOCK
+    spec: AttentionSpec,
+    inputs: Inputs,
+    *,
+    mixer: Array | None = None,
+    block: tuple[int, int] = BLOCK,
+    quick: bool = False,
 ) -> Iterator[Rows]:
     """The context vectors in float64, one block of queries after the other, one head and sequence after the other.
 
@@ -77,19 +86,21 @@ def contexts(
         mixer: ``(num_heads, value_dim, channel)``, multiplies the context vectors of each head from the right. It is
             applied to the values, so fewer channels cost less.
         block: how many queries and how many keys are taken at a time.
+        quick: scores and shares in float32, which is done in little more than half the time. The result is then off by
+            the rounding of each, and by no rounding of sums over keys: these stay in float64.
     """
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
-        yield from _in_turn(pool, _tasks(spec, inputs, mixer, block))
+        yield from _in_turn(pool, _tasks(spec, inputs, mixer, block, quick))
 
 
 def _tasks(
-    spec: AttentionSpec, inputs: Inputs, mixer: Array | None, block: tuple[int, int]
+    spec: AttentionSpec, inputs: Inputs, mixer: Array | None, block: tuple[int, int], quick: bool
 ) -> Iterator[Callable[[], Rows]]:
     for batch, head, one in each_head(spec, inputs):
-        ready = _ready(one, None if mixer is None else mixer[head])
+        ready = _ready(one, None if mixer is None else mixer[head], quick)
         for queries in blocks(inputs.lengths[0], block[0]):
 
-            def task(batch: int = batch, head: int = head, ready: Block = ready, queries: slice = queries) -> Rows:
+            def task(batch: int = batch, head: int = head, ready: Ready = ready, queries: slice = queries) -> Rows:
                 return Rows(batch, head, queries, _context(ready.cut(queries, ALL), block[1]))
 
             yield task
@@ -113,15 +124,34 @@ def _in_turn(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], Result]]) ->
 # --- the softmax, block by block --------------------------------------------------------------------------------------
 
 
-def _ready(head: Block, mixer: Array | None) -> Block:
-    """The head in its positions, scaled, and with a last channel of ones in its value: their context is the total."""
+@dataclass(frozen=True, kw_only=True)
+class Ready(Block):
+    """A head in its positions, scaled, and with a last channel of ones in its value: their context is the total.
+
+    Attributes:
+        modest: whether no score can be large.
+    """
+
+    modest: bool
+
+
+def _ready(head: Block, mixer: Array | None, quick: bool) -> Ready:
     turned, xp = stages.position(head), head.xp
+    query, key = turned.query * head.spec.scale_for(head.query.shape[-1]), turned.key
+    if quick:
+        query, key = xp.astype(query, xp.float32), xp.astype(key, xp.float32)
     value = head.value if mixer is None else xp.matmul(head.value, mixer)
-    return head.but(
-        query=turned.query * head.spec.scale_for(head.query.shape[-1]),
-        key=turned.key,
-        value=xp.concat([value, xp.ones_like(value[..., :1])], axis=-1),
-    )
+    value = xp.concat([value, xp.ones_like(value[..., :1])], axis=-1)
+    return Ready(**{**vars(head), "query": query, "key": key, "value": value}, modest=_modest(head, query, key))
+
+
+def _modest(head: Block, query: Array, key: Array) -> bool:
+    """Whether no score can be large: the lengths of query and key bound their product, and nothing is added to it."""
+    spec, xp = head.spec, head.xp
+    if head.inputs.bias is not None or spec.alibi is not None or spec.relative_bias is not None or spec.sinks:
+        return False
+    longest = [xp.max(xp.sum(x * x, axis=-1)) ** 0.5 for x in (query, key)]
+    return bool(longest[0] * longest[1] < MODEST)
 
 
 @dataclass(frozen=True)
@@ -129,7 +159,7 @@ class Sums:
     """What is kept of the keys seen so far, for each query of a block.
 
     Attributes:
-        top: the highest score, ``(1, 1, query, 1)``.
+        top: the highest score, or 0 where all are modest, ``(1, 1, query, 1)``.
         context: the sum of the values, each times its ``exp(score - top)``; their last channel is one, so its sum is
             the total of these shares.
     """
@@ -138,7 +168,7 @@ class Sums:
     context: Array
 
 
-def _context(rows: Block, size: int) -> Array:
+def _context(rows: Ready, size: int) -> Array:
     """The context vectors of a block of queries over all keys."""
     sums = _before_any_key(rows)
     for keys in blocks(rows.key.shape[2], size):
@@ -159,37 +189,38 @@ def _sees(part: Block) -> bool | None:
     return None if said and handed else said
 
 
-def _before_any_key(rows: Block) -> Sums:
+def _before_any_key(rows: Ready) -> Sums:
     """Nothing, or the head's sink, which has a score and no value."""
     xp = rows.xp
     nothing = xp.zeros_like(rows.query[..., :1])
     context = nothing + xp.zeros_like(rows.value[..., :1, :])
     if not rows.spec.sinks or rows.inputs.sinks is None:
-        return Sums(nothing - float("inf"), context)
+        return Sums(nothing if rows.modest else nothing - float("inf"), context)
     return Sums(nothing + rows.inputs.sinks, xp.concat([context[..., :-1], nothing + 1], axis=-1))
 
 
-def _with_block(sums: Sums, part: Block, *, masked: bool) -> Sums:
+def _with_block(sums: Sums, part: Ready, *, masked: bool) -> Sums:
     """The sums with the keys of one more block in them."""
     xp, run = part.xp, stages.bias(stages.softcap(stages.scores(part)))  # scaled already, see _ready
     run = stages.mask(run) if masked else run
+    if part.modest:
+        return Sums(sums.top, sums.context + _mixed(xp.exp(run.scores), part))
     top = xp.maximum(sums.top, xp.max(run.scores, axis=-1, keepdims=True))
-    shares = xp.exp(run.scores - _finite(run, top))
-    kept = xp.exp(sums.top - _finite(run, top))
-    return Sums(top, sums.context * kept + xp.matmul(shares, part.value))
+    finite = xp.where(xp.isfinite(top), top, xp.zeros_like(top))  # it is taken off scores of minus infinity
+    kept = sums.context * xp.exp(sums.top - finite)
+    return Sums(top, kept + _mixed(xp.exp(run.scores - finite), part))
+
+
+def _mixed(shares: Array, part: Block) -> Array:
+    """The values, each times its share, in the values' own precision."""
+    return part.xp.matmul(part.xp.astype(shares, part.value.dtype, copy=False), part.value)
 
 
 def _weighted_mean(sums: Sums, rows: Block) -> Array:
     """The weighted values over the sum of their weights, and the rule for empty rows where there were no weights."""
-    xp, rule = rows.xp, rows.spec.empty_row
-    empty = sums.top == -float("inf")
-    total = xp.where(empty, xp.ones_like(sums.top), sums.context[..., -1:])
-    context = sums.context[..., :-1] / total
+    xp, rule, total = rows.xp, rows.spec.empty_row, sums.context[..., -1:]
+    empty = total == 0
+    context = sums.context[..., :-1] / xp.where(empty, xp.ones_like(total), total)
     if rule == "uniform":
         return xp.where(empty, xp.mean(rows.value[..., :-1], axis=2, keepdims=True), context)
     return xp.where(empty, rows.array(0.0 if rule == "zero" else float("nan")), context)
-
-
-def _finite(run: Run, top: Array) -> Array:
-    """The top score, or 0 where there is none yet, so that it can be taken off a score of minus infinity."""
-    return run.xp.where(run.xp.isfinite(top), top, run.xp.zeros_like(top))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,9 +62,13 @@ class Setting:
 
     def inputs(
         self, name: str, *, batch: int = 2, queries: int = 7, keys: int | None = None, gain: float = 1.0,
-        head_dim: int | None = None, value_dim: int | None = None, **extra: Any,
+        head_dim: int | None = None, value_dim: int | None = None, precision: type[np.floating[Any]] = np.float64,
+        **extra: Any,
     ) -> Inputs:  # fmt: skip
-        """Random inputs of these sizes. ``gain`` multiplies the scores; ``extra`` are further fields of Inputs."""
+        """Random inputs of these sizes. ``gain`` multiplies the scores; ``extra`` are further fields of Inputs.
+
+        Tokens, queries, keys and values are drawn in this precision.
+        """
         able = self.abilities
         keys = queries if keys is None else keys
         batch = batch if able.batched else 1
@@ -73,16 +78,17 @@ class Setting:
             sinks = rng.normal(size=able.num_heads)
         if self.spec.sinks:
             extra["sinks"] = sinks
+        draw = partial(rng.standard_normal, dtype=precision)
         if able.from_tokens:
-            x = rng.normal(size=(batch, queries, able.embed_dim)) * gain**0.5
+            x = draw((batch, queries, able.embed_dim)) * gain**0.5
             if keys != queries or "source" in able.takes:
-                extra["source"] = rng.normal(size=(batch, keys, able.embed_dim)) * gain**0.5
+                extra["source"] = draw((batch, keys, able.embed_dim)) * gain**0.5
             return Inputs(x=x, parameters=able.parameters, **extra)
         width = head_dim or able.head_dim
         return Inputs(
-            query=gain * rng.normal(size=(batch, able.num_heads, queries, width)),
-            key=rng.normal(size=(batch, able.num_kv_heads, keys, width)),
-            value=rng.normal(size=(batch, able.num_kv_heads, keys, value_dim or able.value_dim)),
+            query=gain * draw((batch, able.num_heads, queries, width)),
+            key=draw((batch, able.num_kv_heads, keys, width)),
+            value=draw((batch, able.num_kv_heads, keys, value_dim or able.value_dim)),
             **extra,
         )
 
