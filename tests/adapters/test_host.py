@@ -426,6 +426,13 @@ def test_what_is_made_without_a_dtype_is_float64_in_a_float64_call() -> None:
     assert torch.get_default_dtype() == torch.float32
 
 
+def test_it_computes_on_as_many_threads_as_it_is_given() -> None:
+    ours = torch.get_num_threads()
+    assert the(call("threads", array(1))).tolist() == [1]
+    assert the(call("threads", array(1), threads=3)).tolist() == [3]
+    assert torch.get_num_threads() == ours
+
+
 def test_one_array_given_thrice_arrives_as_one() -> None:
     x = array(2, 3)
     assert the(call("same_object", x, x, x.copy())).tolist() == [True, False]

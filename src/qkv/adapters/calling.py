@@ -50,6 +50,8 @@ class Caller:
         watch: whether calls are recorded.
         recording: what the candidate did in the last call, where it was recorded.
         axes: size of each axis of the next call by name, to explain shapes with.
+        threads: how many threads the candidate may compute on. Probes are small: threads that wait for each other cost
+            more than they do.
     """
 
     host: Hosting
@@ -61,6 +63,7 @@ class Caller:
     watch: bool = False
     recording: Recording | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
+    threads: int = 1
 
     def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, strided: bool, seed: int,
@@ -79,7 +82,8 @@ class Caller:
         for dtype in self.allowed if self.dtype is None else (self.dtype,):
             try:
                 then = [replace(one, dtype=dtype) for one in call.then]
-                reply = self.host.call(replace(call, dtype=dtype, then=then, watched=self.watch, axes=self.axes))
+                here = replace(call, watched=self.watch, axes=self.axes, threads=self.threads)
+                reply = self.host.call(replace(here, dtype=dtype, then=then))
             except CandidateError as error:
                 self.refused[dtype] = error.message
                 if error.fatal:

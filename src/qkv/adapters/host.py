@@ -147,7 +147,7 @@ class Host:
             self._watched(f"preparing a call of {facts.name}"),
             captured() as printed,
             seeded(call.seed),
-            mode(call.dtype, framework),
+            mode(call.dtype, framework, call.threads),
             holder.ready(call.dtype) as candidate,
         ):
             refuse(candidate, facts.name)

@@ -179,6 +179,7 @@ class Call:
         room: sizes of a cache by role, for a candidate that has a method to set its own up; empty for none.
         watched: whether every array operation is recorded, those of building the candidate too.
         axes: size of each axis of its arrays by name, to explain an operation with whose shapes don't fit.
+        threads: how many threads torch may compute on.
     """
 
     args: Sequence[Any] = ()
@@ -193,6 +194,7 @@ class Call:
     room: Mapping[str, int] = field(default_factory=dict)
     watched: bool = False
     axes: Mapping[str, int] = field(default_factory=dict)
+    threads: int = 1
 
 
 @dataclass(frozen=True)

@@ -95,16 +95,21 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mode(dtype: DType, framework: Framework) -> Iterator[None]:
-    """Nothing; meanwhile torch keeps no graph, and what is made without naming a dtype is float64 if the call is."""
+def mode(dtype: DType, framework: Framework, threads: int) -> Iterator[None]:
+    """Nothing; meanwhile torch keeps no graph, and what is made without naming a dtype is float64 if the call is.
+
+    Args:
+        dtype: that of the call.
+        framework: that of the candidate.
+        threads: how many threads torch may compute on meanwhile.
+    """
     if framework != "torch":
         yield
         return
     torch = imported_torch()
 
-    default, threads = torch.get_default_dtype(), torch.get_num_threads()
-    # Probes are small: threads that wait for each other cost more than they do.
-    torch.set_num_threads(1)
+    default, usual = torch.get_default_dtype(), torch.get_num_threads()
+    torch.set_num_threads(threads)
     if dtype == "float64":
         torch.set_default_dtype(torch.float64)
     try:
@@ -112,4 +117,4 @@ def mode(dtype: DType, framework: Framework) -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(default)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(usual)

@@ -16,6 +16,7 @@ from qkv.errors import CandidateError
 from qkv.oracle import Inputs, resume
 from qkv.oracle.attention import NO_REPLACEMENTS
 from qkv.oracle.blocks import ALL, Block, all_heads
+from qkv.oracle.streaming import THREADS
 from qkv.probes import Probe
 from qkv.settling import Trial
 from qkv.spec import AttentionSpec
@@ -101,7 +102,8 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
     caller = reading.caller
     run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)
     seen = _inputs(trial, name, length, run_in)
-    in_it = replace(reading, caller=replace(caller, dtype=run_in))  # type: ignore[type-var]  # every one is a dataclass
+    at_length = replace(caller, dtype=run_in, threads=THREADS)
+    in_it = replace(reading, caller=at_length)  # type: ignore[type-var]  # every one is a dataclass
     try:
         outcome = in_it.observe(seen)
     except NotApplicable:
