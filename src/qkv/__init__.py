@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
     from qkv.report import Report as Report, Verdict as Verdict
     from qkv.report.terminal import as_text as as_text
-    from qkv.shapes import predict_shapes as predict_shapes
+    from qkv.shaper import predict_shapes as predict_shapes
     from qkv.spec import AttentionSpec as AttentionSpec, read_spec as read_spec
 
 _HOMES = {
@@ -22,7 +22,7 @@ _HOMES = {
     "read_weights": "qkv.identifier",
     "AttentionSpec": "qkv.spec",
     "read_spec": "qkv.spec",
-    "predict_shapes": "qkv.shapes",
+    "predict_shapes": "qkv.shaper",
     "run_stages": "qkv.oracle",
     "Inputs": "qkv.oracle",
     "Parameters": "qkv.oracle",

@@ -14,6 +14,7 @@ import numpy as np
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.binding import NotApplicable
+from qkv.adapters.caches.handing import Caching
 from qkv.adapters.calling import Caller, Outcome
 from qkv.adapters.construction import Sizes
 from qkv.adapters.doubts import Doubt
@@ -37,6 +38,7 @@ class Reading(Protocol):
     caller: Caller
     spec: AttentionSpec
     facts: Facts
+    caching: Caching
 
     @property
     def doubts(self) -> Sequence[Doubt]:
@@ -49,6 +51,9 @@ class Reading(Protocol):
     @property
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
+
+    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs."""
 
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs."""

@@ -20,14 +20,17 @@ from qkv.inference import intention_from
 from qkv.oracle import Inputs
 from qkv.request import Request
 from qkv.settling import Trial
-from qkv.size_conditions import Trying, conditions
 from qkv.shapes import Axes, Prediction, Sheet
 from qkv.shapes.hiding import hidden_by
+from qkv.size_conditions import Trying, conditions
 from qkv.spec import AttentionSpec
 
 
 @overload
-def predict_shapes(candidate: AttentionSpec, **sizes: int | None) -> Prediction: ...
+def predict_shapes(
+    candidate: AttentionSpec, *, query_len: int, key_len: int | None = ..., batch: int = ...,
+    embed_dim: int | None = ..., head_dim: int | None = ...,
+) -> Prediction: ...  # fmt: skip
 @overload
 def predict_shapes(candidate: Any, spec: Mapping[str, Any] | None = None, **said: Any) -> Sheet: ...
 
@@ -80,6 +83,8 @@ def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: 
     inputs = _run(trial)
     reading = trial.reading
     axes = axes_of(reading.abilities, inputs)
+    if construction is not None and "rotary_dims" in construction.implied:
+        axes["rotary_dims"] = construction.implied["rotary_dims"]
     recording = reading.caller.recording
     lines = lines_of(recording, Axes(axes)) if recording is not None else ()
     rules, free = conditions(Trying(host, reading, construction, inputs))
@@ -94,10 +99,8 @@ def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: 
     )
 
 
-def _in_own_sizes(
-    trial: Trial, host: Hosting, facts: Facts, request: Request
-) -> tuple[Trial, Construction | None]:
-    """The same reading with a size of its own for every axis, as far as sizes may be chosen; and what it is built with."""
+def _in_own_sizes(trial: Trial, host: Hosting, facts: Facts, request: Request) -> tuple[Trial, Construction | None]:
+    """The same reading with every axis of its own size, as far as these may be chosen; and what it is built with."""
     able, reading = trial.reading.abilities, trial.reading
     given = {name: request.given[name] for name in vars(own_sizes(able)) if request.given.get(name)}
     sizes = replace(own_sizes(able), **given)

@@ -29,6 +29,7 @@ class Condition:
         inputs: what to call with.
         kwargs: what to build with; None for what the candidate is built with already.
         becomes: sizes of the output that are others then.
+        axes: axes whose size is another then.
     """
 
     says: str
@@ -37,6 +38,7 @@ class Condition:
     inputs: Inputs
     kwargs: Mapping[str, Any] | None = None
     becomes: Mapping[int, int] = field(default_factory=dict)
+    axes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,30 @@ class Trying:
         roles = self.construction.roles if self.construction is not None else {}
         return next((name for name, one in roles.items() if one == role), role)
 
+    @property
+    def width_role(self) -> str | None:
+        """The role of the argument that says how wide all heads are together; None where none does."""
+        roles = self.construction.roles if self.construction is not None else {}
+        width = self.reading.abilities.num_heads * self.reading.abilities.head_dim
+        role = "out_dim" if "out_dim" in roles.values() else "embed_dim"
+        value = self.construction.kwargs.get(self.name(role), width) if self.construction is not None else None
+        return role if "head_dim" not in roles.values() and self.takes(role) and value == width else None
+
+    def wider(self, width: int, says: str, free: str) -> Condition:
+        """A condition that is tried with so many channels of all heads together."""
+        able, role = self.reading.abilities, self.width_role or "embed_dim"
+        before = able.num_heads * able.head_dim
+        tied = able.embed_dim == before
+        return Condition(
+            says,
+            free,
+            f"{self.name(role)} {width} and {self.name('num_heads')} {able.num_heads}",
+            _channels(self.inputs, width) if tied else self.inputs,
+            self.built_with(**dict.fromkeys({role, "embed_dim"} if tied else {role}, width)),
+            {before: width},
+            {role: width} if width % able.num_heads else {"head_dim": width // able.num_heads},
+        )
+
     def built_with(self, **roles: int) -> dict[str, Any]:
         """The arguments with those of some roles changed."""
         assert self.construction is not None
@@ -88,7 +114,7 @@ class Trying:
             self.host.build(condition.kwargs)
         inputs = self.inputs if condition is None else condition.inputs
         args, kwargs = self.reading.bound(inputs)
-        axes = axes_of(self.reading.abilities, inputs)
+        axes = axes_of(self.reading.abilities, inputs) | dict(condition.axes if condition is not None else {})
         reply = self.host.call(Call(args, kwargs, dtype=self.reading.caller.dtype or "float32", axes=axes))
         arrays = [one.array.shape for one in reply.returned if one.array.dtype.kind == "f"]
         return tuple(arrays[0]) if arrays else ()
@@ -139,32 +165,19 @@ def _seen(trying: Trying, condition: Condition, usual: tuple[int, ...]) -> str:
 def _heads_share_the_width(trying: Trying) -> Iterator[Condition]:
     able = trying.reading.abilities
     heads, width = able.num_heads, able.num_heads * able.head_dim
-    own_width = trying.construction is not None and "head_dim" in trying.construction.roles.values()
-    if trying.construction is None or heads < 2 or not trying.takes("num_heads") or own_width:
+    role = trying.width_role
+    if role is None or heads < 2 or not trying.takes("num_heads"):
         return
-    role = "out_dim" if "out_dim" in trying.construction.roles.values() else "embed_dim"
-    if not trying.takes(role):
-        return
-    tied = able.embed_dim == width
-    changed = {role: width + 2} | ({"embed_dim": width + 2} if tied else {})
-    inputs = _channels(trying.inputs, width + 2) if tied else trying.inputs
     one, other = trying.name(role), trying.name("num_heads")
-    yield Condition(
+    yield trying.wider(
+        width + 2,
         f"{one} must be a multiple of {other}",
         f"{one} need not be a multiple of {other}: the heads then share {width} of {width + 2} channels",
-        f"{one} {width + 2} and {other} {heads}",
-        inputs,
-        trying.built_with(**changed),
-        {width: width + 2},
     )
-    odd = heads * (able.head_dim + 1)
-    yield Condition(
-        f"head_dim, which is {one} / {other}, must be even",
-        "head_dim may be odd",
-        f"{one} {odd} and {other} {heads}",
-        _channels(trying.inputs, odd) if tied else trying.inputs,
-        trying.built_with(**{role: odd}, **({"embed_dim": odd} if tied else {})),
-        {width: odd},
+    yield trying.wider(
+        width + heads,
+        f"{one} / {other}, which is head_dim, must be even",
+        f"{one} / {other}, which is head_dim, may be odd",
     )
 
 
@@ -179,7 +192,7 @@ def _key_heads_are_shared_evenly(trying: Trying) -> Iterator[Condition]:
         kwargs = trying.built_with(num_kv_heads=kv_heads - 1)
         says = f"{one} must be a multiple of {other}"
         yield Condition(says, f"{one} need not be a multiple of {other}", words, trying.inputs, kwargs)
-    elif trying.inputs.key is not None:
+    elif trying.inputs.key is not None and trying.inputs.value is not None:
         fewer = {"key": trying.inputs.key[:, 1:], "value": trying.inputs.value[:, 1:]}
         says = "the heads must be a multiple of those of key and value"
         yield Condition(says, "key and value may have any number of heads", words, trying.inputs.but(**fewer))
@@ -245,9 +258,11 @@ def _channels_of_a_head(trying: Trying) -> Iterator[Condition]:
         inputs.but(value=_resized(inputs.value, VALUE_DIM)),
         becomes={dim: VALUE_DIM, heads * dim: heads * VALUE_DIM},
     )
-    odd = {name: _resized(getattr(inputs, name), dim + 1) for name in ("query", "key", "value")}
-    becomes = {dim: dim + 1, heads * dim: heads * (dim + 1)}
-    yield Condition("head_dim must be even", "head_dim may be odd", f"head_dim {dim + 1}", inputs.but(**odd), None, becomes)
+    if trying.reading.spec.rope is None:
+        odd = {name: _resized(getattr(inputs, name), dim + 1) for name in ("query", "key", "value")}
+        becomes = {dim: dim + 1, heads * dim: heads * (dim + 1)}
+        words = f"head_dim {dim + 1}"
+        yield Condition("head_dim must be even", "head_dim may be odd", words, inputs.but(**odd), None, becomes)
 
 
 def _one_sequence(trying: Trying) -> Iterator[Condition]:

@@ -1,4 +1,4 @@
-"""``qkv shapes``: the shape of every stage, before anything runs."""
+"""``qkv shapes``: the shape of every stage, before anything runs; or of everything that a candidate's code makes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,44 @@ from typing import Any
 
 import click
 
+from qkv.cli.candidate import candidate_options, conventions_from, encodable_json
 from qkv.cli.ending import put
 from qkv.cli.options import given_fields, in_flags, spec_options
-from qkv.errors import QkvError
+from qkv.errors import QkvError, SpecError
 from qkv.spec.field_table import LARGEST_POSITION
 
 COUNT = click.IntRange(min=1, max=LARGEST_POSITION)
 
+AXES = {"num_heads": "heads", "num_kv_heads": "kv_heads", "head_dim": "head_dim", "value_dim": "value_dim",
+        "embed_dim": "embed_dim", "batch": "batch", "query_len": "tokens"}  # fmt: skip
+"""What the axes are called that flags give the sizes of."""
+
 
 @click.command("shapes")
+@click.argument("target", metavar="[FILE.py[:NAME]]", required=False)
 @spec_options
-@click.option("--batch", type=COUNT, default=1, help="number of sequences")
-@click.option("--query-len", type=COUNT, default=3, help="number of queries")
+@candidate_options
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+@click.option("--batch", type=COUNT, default=None, help="number of sequences; 1 where no file is given")
+@click.option("--query-len", type=COUNT, default=None, help="number of queries; 3 where no file is given")
 @click.option("--key-len", type=COUNT, default=None, help="number of keys; as many as queries by default")
-def command(batch: int, query_len: int, key_len: int | None, **options: Any) -> None:
-    """Predict the shape of every stage, in names and in numbers."""
+def command(target: str | None, key_len: int | None, **options: Any) -> None:
+    """Predict the shape of every stage, in names and in numbers.
+
+    With a file: the shape of everything that its attention makes, line by line, with an axis of its own size for each
+    name; the conditions that sizes have to meet; and where your own sizes (the flags) would hide a mistake.
+
+    Exit code: 0 told, 2 bad usage, 4 the candidate could not be run.
+    """
+    if target is None:
+        put(_of_spec(options, key_len))
+        return
+    code, text = _of_candidate(target, options)
+    put(text)
+    raise SystemExit(code)
+
+
+def _of_spec(options: dict[str, Any], key_len: int | None) -> str:
     from qkv.shapes import predict_shapes, shapes_text
     from qkv.spec import spec_from_mapping
 
@@ -29,7 +52,24 @@ def command(batch: int, query_len: int, key_len: int | None, **options: Any) -> 
         spec = spec_from_mapping(given)
         if spec.head_dim is None and spec.embed_dim is None:
             spec = spec.but(head_dim=2)
-        text = shapes_text(predict_shapes(spec, batch=batch, query_len=query_len, key_len=key_len))
+        batch, query_len = options["batch"] or 1, options["query_len"] or 3
+        return shapes_text(predict_shapes(spec, batch=batch, query_len=query_len, key_len=key_len)) + "\n"
     except QkvError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
-    put(text + "\n")
+
+
+def _of_candidate(target: str, options: dict[str, Any]) -> tuple[int, str]:
+    from qkv.request import Request
+    from qkv.shaper import sheet_of
+    from qkv.shapes import sheet_text, sheet_to_json
+
+    given, whole = given_fields(options)
+    limits = {name: options[name] for name in ("seed", "time_limit", "memory_limit")}
+    sizes = {axis: size for name, axis in AXES.items() if (size := {**options, **given}.get(name)) is not None}
+    try:
+        sheet = sheet_of(Request(target, given, whole, conventions_from(options), **limits), sizes)
+    except SpecError as error:
+        raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
+    return sheet.exit_code, encodable_json(sheet_to_json(sheet)) if options["form"] == "json" else sheet_text(
+        sheet
+    ) + "\n"

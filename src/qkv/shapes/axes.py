@@ -72,12 +72,13 @@ class Axes:
         for name, size in plain:
             yield from ((f"{name}{more:+d}", size + more) for more in (1, -1))
             yield f"2*{name}-1", 2 * size - 1
-        yield from ((f"{name}*{name}", size * size) for name, size in plain)
 
     def _fused(self) -> Iterator[tuple[str, int]]:
-        """What one projection for query, key and value gives where key and value have fewer heads."""
+        """One projection for query, key and value where these have fewer heads; the channels that rope leaves alone."""
         heads, kv_heads, dim = (self.sizes.get(name, 0) for name in ("heads", "kv_heads", "head_dim"))
         if kv_heads and heads != kv_heads:
             yield "(heads+2*kv_heads)*head_dim", (heads + 2 * kv_heads) * dim
             yield "heads+2*kv_heads", heads + 2 * kv_heads
             yield "heads/kv_heads", heads // kv_heads
+        if "rotary_dims" in self.sizes:
+            yield "head_dim-rotary_dims", dim - self.sizes["rotary_dims"]

@@ -19,18 +19,17 @@ def hidden_by(sizes: Mapping[str, int], lines: Sequence[Line]) -> Iterator[str]:
         sizes: the sizes that the user has, by the names of the axes; of others nothing is said.
         lines: what the code makes, at sizes that are all different.
     """
-    found: dict[tuple[str, str], list[Line]] = {}
+    found: dict[tuple[str, str, int], list[Line]] = {}
     for line in lines:
-        for pair in itertools.combinations(dict.fromkeys(line.shape.axes), 2):
-            if _size(pair[0], sizes) == _size(pair[1], sizes) is not None and not set(pair) <= TOKENS:
-                found.setdefault(pair, []).append(line)
-    for (one, other), where in found.items():
-        line, size = where[0], _size(one, sizes)
+        for one, other in itertools.combinations(dict.fromkeys(line.shape.axes), 2):
+            size = _size(one, sizes)
+            if size is not None and size == _size(other, sizes) and not {one, other} <= TOKENS:
+                found.setdefault((one, other, size), []).append(line)
+    for (one, other, size), where in found.items():
         places = ", ".join(dict.fromkeys(str(line.line) for line in where))
         yield (
-            f"with {size} {one} and {size} {other} an array {line.shape.names} has the same shape with the two "
-            f"exchanged: a transpose or view that is wrong would not raise (line {places}). Try other sizes first, such "
-            f"as {one} {size}, {other} {size + 1}"
+            f"with {size} {one} and {size} {other} an array {where[0].shape.names} has the same shape with the two "
+            f"exchanged: a wrong transpose or view would not raise (line {places}). Try sizes that differ first"
         )
 
 

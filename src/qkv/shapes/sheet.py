@@ -8,6 +8,9 @@ from types import MappingProxyType
 
 from qkv.shapes.product import Product, Shape
 
+LARGEST_LITERAL = 4
+"""Numbers that code writes out as such: query, key and value in one array, pairs."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -80,7 +83,11 @@ class Sheet:
     @property
     def unnamed(self) -> tuple[Line, ...]:
         """Lines with an axis that is no size's, so that the table has a number there."""
-        return tuple(line for line in self.lines if any(axis.isdigit() and axis != "1" for axis in line.shape.axes))
+        return tuple(
+            line
+            for line in self.lines
+            if any(axis.isdigit() and int(axis) > LARGEST_LITERAL for axis in line.shape.axes)
+        )
 
     @property
     def exit_code(self) -> int:

@@ -146,13 +146,18 @@ def _operands(part: ast.expr, frame: FrameType) -> Iterator[Operand]:
             yield from _operands(element, frame)
 
 
+def _is_layer(value: Any) -> bool:
+    """Whether a value is one of torch's own layers that remembers nothing of its calls."""
+    return type(value).__module__ == "torch.nn.modules.linear" and not value._forward_hooks
+
+
 def _is_array(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "shape")
 
 
 def _value(node: ast.expr, frame: FrameType) -> Any:
     """What an expression gives in its frame, where working it out again does nothing else; None otherwise."""
-    if not all(map(_is_pure, ast.walk(node))):
+    if not all(_is_pure(part, frame) for part in ast.walk(node)):
         return None
     try:
         return eval(ast.unparse(node), frame.f_globals, frame.f_locals)  # noqa: S307 - the candidate's own code
@@ -160,8 +165,8 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
         return None
 
 
-def _is_pure(node: ast.AST) -> bool:
+def _is_pure(node: ast.AST, frame: FrameType) -> bool:
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return name in _PURE
+        return name in _PURE or _is_layer(_value(node.func, frame))
     return not isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda | ast.comprehension)

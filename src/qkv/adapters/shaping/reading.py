@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,13 @@ def lines_of(recording: Recording, axes: Axes) -> tuple[Line, ...]:
 def _whole(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     """The same lines; a statement's target only at the last expression of those that go into it."""
     last = {(line.line, line.makes): place for place, line in enumerate(lines)}
-    return tuple(line if last[line.line, line.makes] == place else _part(line) for place, line in enumerate(lines))
-
-
-def _part(line: Line) -> Line:
-    return Line(line.file, line.line, line.code, "", line.shape, line.products, line.times)
+    return tuple(
+        line if last[line.line, line.makes] == place else replace(line, makes="") for place, line in enumerate(lines)
+    )
 
 
 class _Naming:
-    """The axes of every value by name. Of two axes of tokens, which are the queries' is followed from product to product."""
+    """The axes of every value by name; of two axes of tokens, which are the queries' is followed through products."""
 
     def __init__(self, recording: Recording, axes: Axes) -> None:
         self._recording, self._axes = recording, axes
@@ -76,7 +75,7 @@ class _Naming:
         if not shape.sizes:
             return None
         products = tuple(self._products(operation))
-        times = math.prod(shape.sizes[:-2]) if products else 1
+        times = math.prod(shape.sizes) // math.prod(products[-1].result.sizes) if products else 1
         code = " ".join(place.code.split())
         return Line(Path(place.file).name, place.line, code, place.target, shape, products, times)
 
@@ -199,17 +198,16 @@ def _einsum(operation: Operation, shapes: Sequence[Shape]) -> Iterator[Product]:
     summed = [letter for letter in left if letter in right and letter not in output]
     rows = [letter for letter in left if letter not in right and letter in output]
     columns = [letter for letter in right if letter not in left and letter in output]
-    if len(summed) == len(rows) == len(columns) == 1:
-        first, second = (
-            dict(zip(term, shape.axes, strict=True)) for term, shape in ((left, shapes[0]), (right, shapes[1]))
+    if len(summed) == 1 and rows and columns:
+        yield _matrix(
+            _picked(left, shapes[0], rows[-1] + summed[0]), _picked(right, shapes[1], summed[0] + columns[-1])
         )
-        sizes = dict(zip(left + right, shapes[0].sizes + shapes[1].sizes, strict=True))
-        a, b, c = rows[0], summed[0], columns[0]
-        yield Product(
-            *_told_apart(
-                Shape((first[a], first[b]), (sizes[a], sizes[b])), Shape((second[b], second[c]), (sizes[b], sizes[c]))
-            )
-        )
+
+
+def _picked(term: str, shape: Shape, letters: str) -> Shape:
+    """The axes that these letters of an equation's term stand for."""
+    places = [term.index(letter) for letter in letters]
+    return Shape(tuple(shape.axes[place] for place in places), tuple(shape.sizes[place] for place in places))
 
 
 _PRODUCTS: Mapping[str, Callable[[Operation, Sequence[Shape]], Iterator[Product]]] = {

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from qkv.adapters.abilities import Abilities
 from qkv.adapters.construction import Sizes
+from qkv.adapters.messages import Facts
+from qkv.adapters.names import role_of
 from qkv.oracle import Inputs
 
-BATCH, TOKENS, KEYS = 11, 7, 13
-"""Sequences, tokens (or queries), and keys where there may be another number of them."""
+PRIMES = (7, 13, 11, 19, 31, 37, 41, 43)
+"""For tokens (or queries), keys where there may be another number of them, and sequences: the first that are free."""
 
 HEADS, GROUP = 5, 3
 """Heads; where key and value have fewer, these are 5 and each of them is read by 3."""
@@ -68,3 +70,20 @@ def equal_sizes(abilities: Abilities, axes: Mapping[str, int]) -> dict[str, str]
     if abilities.value_dim == abilities.head_dim:
         equal["value_dim"] = "head_dim"
     return equal
+
+
+def sizes_said(facts: Facts) -> dict[str, int]:
+    """The sizes that a class has by default, or that an object has, by the names of their axes."""
+    said = {**{argument.name: argument.default for argument in facts.init}, **facts.attributes}
+    sizes = {
+        _AXIS_OF.get(role, role): value
+        for name, value in said.items()
+        if (role := role_of(name.rpartition(".")[2])) and isinstance(value, int) and not isinstance(value, bool)
+    }
+    if "head_dim" not in sizes and "embed_dim" in sizes and sizes.get("heads", 0) > 0:
+        sizes["head_dim"] = sizes["embed_dim"] // sizes["heads"]
+    return sizes
+
+
+_AXIS_OF = {"num_heads": "heads", "num_kv_heads": "kv_heads", "out_dim": "embed_dim"}
+"""What the axes are called that these arguments give the sizes of."""
