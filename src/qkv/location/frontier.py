@@ -6,17 +6,24 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from qkv.adapters.recording import Operation
+from qkv.adapters.recording import Operation, Place
 from qkv.recognition import Flow, Recognition, Sight
 from qkv.vocabulary import Stage
 
-CONSTANTS = frozenset(
-    {"ones", "zeros", "full", "empty", "eye", "tensor", "array", "as_tensor", "asarray", "scalar_tensor"}
+EMPTY = frozenset(
+    {"ones", "zeros", "full", "empty", "eye", "ones_like", "zeros_like", "full_like", "empty_like"}
+    | {"new_zeros", "new_ones", "new_full", "new_empty"}
 )
-"""Operations that make an array of numbers alone; the numbers are judged where they are used."""
+"""Operations that make an array without any content of its own: what is made of it is judged."""
 
-ASSEMBLING = frozenset({"setitem", "cat", "concat", "concatenate", "stack", "index_copy", "copy", "split", "chunk"})
+ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
 """Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
+
+REDUCED = frozenset({"row's largest score", "row's sum", "log-sum-exp"})
+"""What may be right by chance though what it was made of is wrong: one number stands for a row."""
+
+CONFIRMED = 3
+"""The weight from which on a suspect makes what the diagnosed fault makes."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +62,17 @@ class Frontier:
     def cleared(self) -> set[int]:
         """Values that are right: recognised as such, or only ever needed for one that is."""
         right = [value for value in range(len(self.recognition.sights)) if self.recognition.right(value)]
-        behind = self.flow.behind(right)
-        through = {result for operation in behind for result in self._operation(operation).results}
-        return {*right, *through}
+        behind = self.flow.behind([value for value in right if self._tells(value)])
+        through = {result for operation in behind for result in self.operation(operation).results}
+        return {*right, *(value for value in through if self.recognition.faulty[value] is None)}
 
     @cached_property
     def suspects(self) -> list[Suspect]:
         """The frontier, the most suspicious operation first, and of equals the earliest."""
         found = []
         for number in sorted(self.slice):
-            operation = self._operation(number)
-            if operation.name in CONSTANTS or all(self.clear(value) for value in operation.results):
+            operation = self.operation(number)
+            if self._empty(operation) or all(self.clear(value) for value in operation.results):
                 continue
             if all(self.clear(value) for value in self.flow.operands(number)):
                 sight = self.sight_of(operation.results)
@@ -73,9 +80,9 @@ class Frontier:
         return sorted(found, key=lambda suspect: (-suspect.weight, suspect.operation))
 
     def clear(self, value: int) -> bool:
-        """Whether a value is right, was given, or is a constant."""
+        """Whether a value is right, was given, or has no content of its own."""
         maker = self.flow.maker(value)
-        return value in self.cleared or maker is None or self._operation(maker).name in CONSTANTS
+        return value in self.cleared or maker is None or self._empty(self.operation(maker))
 
     def sight_of(self, values: Collection[int]) -> Sight | None:
         """What an operation's results are: under the fault, or in part."""
@@ -85,14 +92,30 @@ class Frontier:
                 return sight
         return None
 
-    def _operation(self, number: int) -> Operation:
+    def operation(self, number: int) -> Operation:
+        """An operation by its number."""
         return self.recognition.recording.operations[number]
 
+    def place(self, number: int) -> Place | None:
+        """Where an operation stands."""
+        place = self.operation(number).place
+        return None if place is None else self.recognition.recording.places[place]
+
+    def _empty(self, operation: Operation) -> bool:
+        """Whether an operation makes an array without any content of its own; counting from 0 is none."""
+        if operation.name == "arange":
+            return all(not self.recognition.recording.values[value].array[:1].any() for value in operation.results)
+        return operation.name in EMPTY
+
+    def _tells(self, value: int) -> bool:
+        """Whether a right value says that what it was made of is right too."""
+        sight = self.recognition.sights[value]
+        return sight is not None and sight.name not in REDUCED
+
     def _weight(self, operation: Operation, sight: Sight | None) -> int:
-        under_fault = any(self.recognition.faulty[value] is not None for value in operation.results)
-        if under_fault:
+        if any(self.recognition.faulty[value] is not None for value in operation.results):
             assert sight is not None
-            return 5 if sight.stage == self.stage else 3
+            return CONFIRMED + 2 if sight.stage == self.stage else CONFIRMED
         if sight is not None:
             return 2
         return 0 if operation.name in ASSEMBLING else 1

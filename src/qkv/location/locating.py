@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from qkv.adapters.recording import Operation, Place, Recording
+from qkv.adapters.recording import Place, Recording
 from qkv.diagnosis import Diagnosis, Observation, under
-from qkv.errors import CandidateError, ShapeError
+from qkv.errors import CandidateError
 from qkv.location.frontier import Frontier
 from qkv.location.source import Source, read
 from qkv.location.tracing import Blame, blame
@@ -40,7 +41,7 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | None:
         recognition = recognise(recording, failing.expected.run, faulty, CLOSENESS[trial.dtype])
     frontier = Frontier(recognition, stage)
     blamed = blame(frontier)
-    return None if blamed is None else _line(recording, blamed, stage, failing.expected.run)
+    return None if blamed is None else _line(frontier, blamed, failing.expected.run)
 
 
 def watched(trial: Trial, observation: Observation) -> Recording | None:
@@ -65,52 +66,62 @@ def _under_fault(diagnosis: Diagnosis, right: Run) -> tuple[Stage | None, Run | 
     if diagnosis.best is None:
         return None, None
     variants = diagnosis.best.variants
-    first = min((stage for variant in variants for stage in variant.replacements), default=None)
-    try:
-        with np.errstate(all="ignore"):
-            faulty = under(variants, right)
-    except (ShapeError, ValueError, IndexError):
-        return first, None
+    first = min(variants[0].replacements, default=None)
+    with np.errstate(all="ignore"):
+        faulty = under(variants, right)
     return first, faulty.but(before={**right.before, **faulty.before})
 
 
-def _line(recording: Recording, blamed: Blame, stage: Stage | None, right: Run) -> SourceLine | None:
-    operation = recording.operations[blamed.operation]
-    if operation.place is None:
+def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
+    place = frontier.place(blamed.operation)
+    if place is None:
         return None
-    place = recording.places[operation.place]
     source = read(place.file)
     if source is None:
-        return SourceLine(place.file, place.line, place.code, _note(blamed))
-    line = _number(source, place, operation, blamed, stage, right)
+        return SourceLine(place.file, place.line, place.code, _note(blamed, None))
+    line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
-    return SourceLine(place.file, line, code, _note(blamed))
+    used_at = None if blamed.skipped is None or blamed.used_by is None else frontier.place(blamed.used_by)
+    until = None if used_at is None or used_at.file != place.file else source.line_of(used_at, None)
+    return SourceLine(place.file, line, code, _note(blamed, until), until)
 
 
-def _number(source: Source, place: Place, operation: Operation, blamed: Blame, stage: Stage | None, right: Run) -> int:
-    if blamed.skipped is None:
-        elsewhere = source.definition(place, operation, _right_numbers(right))
-        if elsewhere is not None:
-            return elsewhere
+def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int:
+    """The number of the line: of the operation itself, or of what it stands on."""
+    stage, used_at = frontier.stage, None if blamed.used_by is None else frontier.place(blamed.used_by)
+    if blamed.odd and used_at is not None and used_at.file == place.file:
+        if source.names_it(used_at, blamed.odd):
+            return source.line_of(used_at, stage)
+        return source.wrong_name(used_at, blamed.odd) or source.line_of(place, stage)
     if blamed.skipped == Stage.OUTPUT:
         return source.return_behind(place) or source.line_of(place, stage)
-    return source.line_of(place, stage)
+    if blamed.skipped == Stage.MASK:
+        reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
+        return source.not_reached(place, reached) or source.line_of(place, stage)
+    operation = frontier.operation(blamed.operation)
+    return source.wrong_number(place, operation, _right_numbers(right)) or source.line_of(place, stage)
 
 
-def _right_numbers(right: Run) -> list[float]:
-    """Numbers that a right attention multiplies or divides by, or takes to a power."""
-    scale = abs(right.spec.scale_for(right.query.shape[-1]))
-    numbers = [scale, 1 / scale, math.sqrt(scale), 1 / math.sqrt(scale)]
-    if right.spec.softcap is not None:
-        numbers.append(right.spec.softcap)
-    if right.spec.rope is not None:
-        numbers.append(right.spec.rope.base)
-    return numbers
+def _right_numbers(right: Run) -> Mapping[str, Sequence[float]]:
+    """What names hold when they are right, by their role, and what is multiplied and divided by."""
+    head_dim = right.query.shape[-1]
+    scale = abs(right.spec.scale_for(head_dim))
+    factors = [scale, math.sqrt(scale), 1.0]
+    divisors = [1 / factor for factor in factors]
+    return {
+        "*": factors,
+        "/": divisors,
+        "scale": [*factors, *divisors],
+        "temperature": divisors,
+        "head_dim": [head_dim],
+        "embed_dim": [head_dim * right.spec.num_heads],
+    }
 
 
-def _note(blamed: Blame) -> str:
+def _note(blamed: Blame, until: int | None) -> str:
     if blamed.skipped is not None:
-        return f"what it makes is right, and the stage {blamed.skipped} that belongs behind it is left out"
+        between = "" if until is None else f", before line {until} uses it"
+        return f"what it makes is right, and the stage {blamed.skipped} that belongs behind it is left out{between}"
     if blamed.confirmed:
         return "what it is given is right; from here on the numbers are those of the fault"
     return "what it is given is right, and what it makes is no step of the attention that is meant"

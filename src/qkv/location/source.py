@@ -1,14 +1,15 @@
-"""The source: the syntax at a place, the line of it that matters, and where a number that it uses is set."""
+"""The source: the syntax at a place, the line of it that matters, and where what it uses is set."""
 
 from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from qkv.adapters.names import call_role_of, role_of
 from qkv.adapters.recording import Operation, Place
 from qkv.vocabulary import Stage
 
@@ -19,6 +20,12 @@ OF_STAGE = {
     Stage.DROPOUT: ("dropout_p", "p", "training"),
 }
 """Keywords of a call that say how a stage is done."""
+
+HIDING = frozenset({"masked_fill", "masked_fill_", "where"})
+"""Calls by which scores are hidden."""
+
+Values = Mapping[str, Sequence[float]]
+"""What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,10 @@ class Source:
 
     def node(self, place: Place) -> ast.expr | None:
         """The expression at a place."""
+        at = place.line, place.column, place.end_line, place.end_column
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.expr) and _stands(node) == (
-                place.line, place.column, place.end_line, place.end_column,
+            if isinstance(node, ast.expr) and at == (
+                node.lineno, node.col_offset, node.end_lineno, node.end_col_offset,
             ):  # fmt: skip
                 return node
         return None
@@ -66,51 +74,96 @@ class Source:
 
     def return_behind(self, place: Place) -> int | None:
         """The line of the first return statement from a place on in its function; None where there is none."""
-        for scope in self._scopes("", place):
-            lines = [node.lineno for node in ast.walk(scope) if isinstance(node, ast.Return) and node.value is not None]
-            behind = sorted(line for line in lines if line >= place.line)
-            if behind:
-                return behind[0]
+        function = self._function(place)
+        lines = [] if function is None else [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)]
+        return min((line for line in lines if line >= place.line), default=None)
+
+    def not_reached(self, place: Place, reached: set[int]) -> int | None:
+        """The line of a condition in a place's function under which scores would have been hidden; None for none.
+
+        Args:
+            place: a place in the function.
+            reached: lines on which something was done.
+        """
+        function = self._function(place)
+        for node in [] if function is None else ast.walk(function):
+            if isinstance(node, ast.If) and any(
+                isinstance(call, ast.Call) and _last_name(call.func) in HIDING and call.lineno not in reached
+                for statement in node.body
+                for call in ast.walk(statement)
+            ):
+                return node.lineno
         return None
 
-    def definition(self, place: Place, operation: Operation, right: Sequence[float]) -> int | None:
-        """The line on which a number is set that an operation computes with, where it is none of the right ones.
+    def wrong_number(self, place: Place, operation: Operation, right: Values) -> int | None:
+        """The line on which a number is set that an operation computes with, where that line is the wrong one.
+
+        It is if the expression would be right with what its names say that they hold: ``scores / math.sqrt(d_k)`` is,
+        and so ``d_k`` is wrong; ``scores / d_k`` is not.
 
         Args:
             place: where the operation stands.
             operation: the operation.
-            right: what the number may be.
+            right: what names hold when they are right, by role; under ``*``, ``/`` and ``scale`` what may be multiplied
+                by, divided by, and handed over.
         """
-        names = [
-            ast.unparse(side)
-            for side, given in _operands(self.node(place), operation)
-            if isinstance(side, ast.Name | ast.Attribute)
-            and isinstance(given, int | float)
-            and not any(math.isclose(abs(given), of, rel_tol=1e-6) for of in right)
-        ]
-        lines = {line for name in names for line in self._settings(name, place)}
-        return lines.pop() if len(lines) == 1 else None
+        for written, given, how in _operands(self.node(place), operation):
+            names = [node for node in ast.walk(written) if isinstance(node, ast.Name | ast.Attribute)]
+            if not isinstance(given, int | float) or _among(given, right.get(how, ())):
+                continue
+            for name in names:
+                if any(_among(value, right.get(how, ())) for value in _values(written, ast.unparse(name), right)):
+                    lines = set(self._settings(ast.unparse(name), place))
+                    if len(lines) == 1:
+                        return lines.pop()
+        return None
+
+    def wrong_name(self, place: Place, odd: str) -> int | None:
+        """The line on which a name is made to stand for another array than it says; None where it isn't by name alone.
+
+        Args:
+            place: where the odd array is used.
+            odd: what it is: ``key``.
+        """
+        node, function = self.node(place), self._function(place)
+        names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        for name in names:
+            lines = [
+                statement.lineno
+                for statement in ([] if function is None else ast.walk(function))
+                if isinstance(statement, ast.Assign) and statement.lineno <= place.line and _is_alias(statement, name)
+            ]
+            if lines and call_role_of(name) != odd:
+                return max(lines)
+        return None
+
+    def names_it(self, place: Place, odd: str) -> bool:
+        """Whether an array is used under its own name where another belongs: ``weights @ keys``."""
+        node = self.node(place)
+        names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+        return any(call_role_of(name) == odd for name in names)
 
     def _settings(self, name: str, place: Place) -> Iterator[int]:
         """The lines on which a name or an attribute is set, in the scope that the place sees."""
-        for scope in self._scopes(name, place):
-            found = [
-                line for line in _assignments(scope, name) if "." in name or line < place.line or scope is self.tree
-            ]
-            if found:
-                yield from found
+        kind = ast.ClassDef if "." in name else ast.FunctionDef
+        for scope in [*(node for node in reversed(self._around(place)) if isinstance(node, kind)), self.tree]:
+            lines = list(_assignments(scope, name))
+            if kind is ast.FunctionDef and scope is not self.tree:
+                lines = [line for line in lines if line < place.line]
+            if lines:
+                yield from lines
                 return
 
-    def _scopes(self, name: str, place: Place) -> Iterator[ast.AST]:
-        around = [
+    def _around(self, place: Place) -> list[ast.AST]:
+        return [
             node
             for node in ast.walk(self.tree)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda)
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
             and node.lineno <= place.line <= (node.end_lineno or node.lineno)
         ]
-        kind = ast.ClassDef if "." in name else ast.FunctionDef
-        yield from (node for node in reversed(around) if isinstance(node, kind))
-        yield self.tree
+
+    def _function(self, place: Place) -> ast.AST | None:
+        return next((node for node in reversed(self._around(place)) if isinstance(node, ast.FunctionDef)), None)
 
 
 def read(file: str) -> Source | None:
@@ -123,31 +176,94 @@ def read(file: str) -> Source | None:
     return source
 
 
-def _stands(node: ast.expr) -> tuple[int, int, int | None, int | None]:
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
-
-
-def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, object]]:
-    """What an operation computes with, each as it is written and as it was."""
+def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, object, str]]:
+    """What an operation computes with: as it is written, as it was, and what is done with it."""
     match node:
-        case ast.BinOp():
-            yield from zip((node.left, node.right), operation.arguments, strict=False)
-        case ast.AugAssign():
-            yield from zip((node.target, node.value), operation.arguments, strict=False)
-        case ast.Call() if operation.name in ("mul", "div", "pow"):
-            method = isinstance(node.func, ast.Attribute) and len(node.args) < len(operation.arguments)
-            yield from zip(node.args, operation.arguments[1 if method else 0 :], strict=False)
+        case ast.BinOp(op=ast.Mult()):
+            yield from ((*pair, "*") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.BinOp(op=ast.Div()):
+            yield from ((*pair, "/") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.Call(func=ast.Attribute()) if operation.name in ("mul", "div"):
+            how = "*" if operation.name == "mul" else "/"
+            skipped = max(len(operation.arguments) - len(node.args), 0)
+            yield from ((*pair, how) for pair in zip(node.args, operation.arguments[skipped:], strict=False))
         case ast.Call():
             for keyword in node.keywords:
                 if keyword.arg in OF_STAGE[Stage.SCALE]:
-                    yield keyword.value, operation.keywords.get(keyword.arg)
+                    yield keyword.value, operation.keywords.get(keyword.arg), "scale"
+
+
+def _values(written: ast.expr, wrong: str, right: Values) -> Iterator[float]:
+    """What an expression would be if one of its names held what it says."""
+    role = role_of(wrong.rpartition(".")[2]) or ""
+    for value in right.get(role, ()):
+        computed = _computed(written, {wrong: value})
+        if computed is not None:
+            yield computed
+
+
+def _computed(node: ast.expr, known: Mapping[str, float]) -> float | None:
+    """The value of simple arithmetic; None for anything else."""
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.Name() | ast.Attribute():
+            return known.get(ast.unparse(node))
+        case ast.UnaryOp(op=ast.USub()):
+            inside = _computed(node.operand, known)
+            return None if inside is None else -inside
+        case ast.BinOp():
+            left, right = _computed(node.left, known), _computed(node.right, known)
+            return None if left is None or right is None else _arithmetic(node.op, left, right)
+        case ast.Call(args=[argument]) if _last_name(node.func) in ("sqrt", "float"):
+            inside = _computed(argument, known)
+            if inside is None or inside < 0:
+                return None
+            return math.sqrt(inside) if _last_name(node.func) == "sqrt" else inside
+        case _:
+            return None
+
+
+def _arithmetic(operator: ast.operator, left: float, right: float) -> float | None:
+    try:
+        match operator:
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
+            case ast.Pow():
+                power = left**right
+                return power if isinstance(power, float) else None
+            case _:
+                return None
+    except (ZeroDivisionError, OverflowError):
+        return None
+
+
+def _among(number: float, right: Sequence[float]) -> bool:
+    return any(math.isclose(number, one, rel_tol=1e-6) for one in right)
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_alias(statement: ast.Assign, name: str) -> bool:
+    """Whether a statement only gives a name what another name stands for: ``v = k``, ``k, v = v, k``."""
+    for target in statement.targets:
+        pairs = [(target, statement.value)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            pairs = list(zip(target.elts, statement.value.elts, strict=False))
+        if any(isinstance(to, ast.Name) and to.id == name and isinstance(of, ast.Name) for to, of in pairs):
+            return True
+    return False
 
 
 def _assignments(scope: ast.AST, name: str) -> Iterator[int]:
     for node in ast.walk(scope):
         match node:
             case ast.Assign(targets=targets):
-                whole = targets
+                whole: list[ast.expr] = list(targets)
             case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
                 whole = [target]
             case _:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.adapters.names import call_role_of
-from qkv.adapters.recording import Operation
-from qkv.location.frontier import Frontier, Suspect
+from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.recognition import Sight
 from qkv.vocabulary import Stage
+
+TURNING = frozenset({"bitwise_not", "logical_not"})
+"""Operations that make of a mask its opposite."""
+
+MULTIPLIED = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
+"""What is multiplied in a stage."""
 
 
 @dataclass(frozen=True)
@@ -17,13 +21,17 @@ class Blame:
 
     Attributes:
         operation: its number.
-        confirmed: whether what it makes, or what is made of it next, is what the diagnosed fault makes.
+        confirmed: whether what is made of it from there on is what the diagnosed fault makes.
         skipped: the stage that is left out behind it; None where it does something wrong itself.
+        odd: what it makes that is used in the place of another array: a key where the value belongs.
+        used_by: the operation that is given the odd array, or what lacks the skipped stage.
     """
 
     operation: int
     confirmed: bool
     skipped: Stage | None = None
+    odd: str = ""
+    used_by: int | None = None
 
 
 def blame(frontier: Frontier) -> Blame | None:
@@ -31,27 +39,22 @@ def blame(frontier: Frontier) -> Blame | None:
     if not frontier.suspects:
         return _returned(frontier)
     first = frontier.suspects[0]
-    if first.weight == 0:
+    confirmed = first.weight >= CONFIRMED
+    if first.weight == 0 or not (confirmed or _stands_alone(frontier)):
         return None
-    confirmed = first.weight >= 3
-    if not confirmed and _rivals(frontier):
-        return None
-    stage, made = frontier.stage, first.sight.stage if first.sight is not None else None
+    made, stage = None if first.sight is None else first.sight.stage, frontier.stage
     if stage is not None and made is not None and confirmed and made > stage:
-        skipped = _before(frontier, first, stage)
-        if skipped is not None:
-            return Blame(skipped, confirmed, stage)
+        earlier = _odd(frontier, first, made) or _left_out(frontier, first, stage)
+        if earlier is not None:
+            return earlier
     return Blame(_unturned(frontier, first), confirmed)
 
 
-def _rivals(frontier: Frontier) -> bool:
-    """Whether another place is as suspicious as the first."""
+def _stands_alone(frontier: Frontier) -> bool:
+    """Whether no other place is as suspicious as the first."""
     first, *others = frontier.suspects
-    operations = frontier.recognition.recording.operations
-    return any(
-        other.weight == first.weight and operations[other.operation].place != operations[first.operation].place
-        for other in others
-    )
+    place = frontier.operation(first.operation).place
+    return all(other.weight < first.weight or frontier.operation(other.operation).place == place for other in others)
 
 
 def _returned(frontier: Frontier) -> Blame | None:
@@ -63,34 +66,46 @@ def _returned(frontier: Frontier) -> Blame | None:
     return None
 
 
-ROLES = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
-"""What is multiplied in a stage."""
-
-
-def _before(frontier: Frontier, suspect: Suspect, stage: Stage) -> int | None:
-    """The operation that makes what goes on without the stage at fault: where the stage should have followed."""
-    operands = [
-        (value, sight)
-        for value in frontier.flow.operands(suspect.operation)
-        if (sight := frontier.recognition.sights[value]) is not None and sight.stage is not None
-    ]
-    made = suspect.sight.stage if suspect.sight is not None else None
-    for value, sight in operands:
-        if made in ROLES and sight.name not in ROLES[made]:  # another array than belongs here
+def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
+    """The maker of an array that is multiplied in the place of another."""
+    for value, sight in _sighted(frontier, suspect.operation):
+        if made in MULTIPLIED and sight.name not in MULTIPLIED[made]:
             maker = _first_of(frontier, value, sight)
-            return suspect.operation if maker is None or _is_called(frontier, maker, sight.name) else maker
-    behind = [pair for pair in operands if pair[1].stage is not None and pair[1].stage <= stage]
-    if not behind:
+            if maker is not None:
+                return Blame(maker, confirmed=True, odd=sight.name, used_by=suspect.operation)
+    return None
+
+
+def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None:
+    """The operation behind which the stage at fault should have followed."""
+    for number, operation in enumerate(frontier.recognition.recording.operations):
+        # It is done, and what it gives is dropped.
+        sight = None if number in frontier.slice else frontier.sight_of(operation.results)
+        if sight is not None and sight.right and sight.stage == stage and not sight.form and _sighted(frontier, number):
+            return Blame(number, confirmed=True)
+    before: list[tuple[int, Sight]] = []
+    waiting, seen = _sighted(frontier, suspect.operation), set()
+    while waiting:
+        value, sight = waiting.pop()
+        if sight.stage is not None and sight.stage <= stage:
+            before.append((value, sight))
+        elif value not in seen:
+            seen.add(value)
+            maker = frontier.flow.maker(value)
+            waiting += [] if maker is None else _sighted(frontier, maker)
+    if not before:
         return None
-    value, sight = max(behind, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
-    return _first_of(frontier, value, sight)
+    value, sight = max(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
+    maker = _first_of(frontier, value, sight)
+    return None if maker is None else Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
 
 
-def _is_called(frontier: Frontier, operation: int, name: str) -> bool:
-    """Whether what an operation makes is given to a variable that is named for it: then only its use is wrong."""
-    recording = frontier.recognition.recording
-    place = recording.operations[operation].place
-    return place is not None and call_role_of(recording.places[place].target) == name
+def _sighted(frontier: Frontier, operation: int) -> list[tuple[int, Sight]]:
+    """The arrays that an operation is given and that a stage makes, masks aside."""
+    sights = ((value, frontier.recognition.sights[value]) for value in frontier.flow.operands(operation))
+    return [
+        (value, sight) for value, sight in sights if sight is not None and sight.stage is not None and not sight.form
+    ]
 
 
 def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
@@ -99,9 +114,8 @@ def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
     while maker is not None:
         same = [
             operand
-            for operand in frontier.flow.operands(maker)
-            if (other := frontier.recognition.sights[operand]) is not None
-            and (other.name, other.factor, other.stage == Stage.MASK)
+            for operand, other in _sighted(frontier, maker)
+            if (other.name, other.factor, other.stage == Stage.MASK)
             == (sight.name, sight.factor, sight.stage == Stage.MASK)
             and frontier.flow.maker(operand) is not None
         ]
@@ -113,16 +127,8 @@ def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
 
 def _unturned(frontier: Frontier, suspect: Suspect) -> int:
     """The operation that turned a mask round, where one did and the mask is used as if it hadn't."""
-    operations = frontier.recognition.recording.operations
     for value in frontier.flow.operands(suspect.operation):
         sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
-        if sight is None or not sight.form or maker is None:
-            continue
-        if _turns(operations[maker]):
+        if sight is not None and sight.form and maker is not None and frontier.operation(maker).name in TURNING:
             return maker
     return suspect.operation
-
-
-def _turns(operation: Operation) -> bool:
-    """Whether an operation makes of a mask its opposite."""
-    return operation.name in ("invert", "bitwise_not", "logical_not")

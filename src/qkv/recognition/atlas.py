@@ -102,11 +102,13 @@ class Atlas:
         small = small.astype(np.float64)
         low = small <= LOW
         hides = bool(low.any())
+        bottom = np.where(low, -np.inf, small)
         for sheet in self._sheets.get(small.size, ()):
-            if hides and sheet.hidden is None:
-                continue
             for factor in sheet.known.factors:
-                same = self._hiding(sheet, small / factor, low) if hides else self._equal(sheet, small / factor)
+                if hides and sheet.hidden is not None:
+                    same = self._hiding(sheet, small / factor, low)
+                else:
+                    same = self._equal(sheet, bottom / factor)
                 for part, names in same:
                     yield Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor, hides)
 

@@ -132,6 +132,12 @@ def _scored(run: Run) -> Iterator[Known]:
     if added is not None:
         yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E))
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
+        if spec.alibi is not None:
+            # By the key's position alone: a whole row is moved, and the weights stay.
+            position = np.asarray(run.token_positions()[1], dtype=float)
+            by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * position
+            yield Known("alibi bias", Stage.BIAS, ("head", "key"), by_key[:, 0])
+            yield Known("biased scores", Stage.BIAS, PAIRS, capped + by_key, (1.0, LOG2_E), maskable=True)
 
 
 def _weighed(run: Run) -> Iterator[Known]:

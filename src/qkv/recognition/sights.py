@@ -22,6 +22,9 @@ from qkv.vocabulary import Stage
 
 Thing = TypeVar("Thing")
 
+FUSED = "query, key and value"
+"""The name of what a fused projection gives."""
+
 IMPOSSIBLE = (ShapeError, ValueError, IndexError, KeyError, AttributeError, TypeError)
 """What making a known array raises where a fault has left no room for it."""
 
@@ -106,10 +109,9 @@ class _Book:
         self._run = run
         knowns = _made(chain(_possible(position_knowns(run)), _possible(knowns_of(run))))
         self._masks = list(_possible(masks_of(run)))
-        whole = [np.broadcast_to(mask, run.scores.shape) for _, axes, mask in self._masks if axes == PAIRS]
-        padding = [np.broadcast_to(mask[:, None, None, :], run.scores.shape) for _, axes, mask in self._masks
-                   if axes != PAIRS]  # fmt: skip
-        self._atlas = Atlas(_unlike(knowns), [*whole, *padding], closeness)
+        self._atlas = Atlas(_unlike(knowns), list(_possible(_as_pairs(run, self._masks))), closeness)
+        self._fused = _ordered_together(run)
+        self._closeness = closeness
         self._squares: dict[int, list[KnownMask]] = {}
 
     def sight(self, array: Array) -> Sight | None:
@@ -123,7 +125,13 @@ class _Book:
         if found:
             best = min(found, key=_order)
             return _sight(best, right=bool(best.axes))
-        multiple = self._atlas.multiple(array) if array.dtype.kind == "f" else None
+        if array.dtype.kind != "f":
+            return None
+        if self._fused is not None and array.size == self._fused.size:
+            off = np.abs(np.sort(array, axis=None) - self._fused)
+            if off.max() <= self._closeness * np.abs(self._fused).max():
+                return Sight(FUSED, Stage.PROJECT, ("?",) * array.ndim)
+        multiple = self._atlas.multiple(array)
         return None if multiple is None else _sight(multiple, right=False)
 
     def _mask(self, array: Array) -> Sight | None:
@@ -141,6 +149,21 @@ class _Book:
             if square not in self._squares:
                 self._squares[square] = list(_possible(masks_of(self._run, square)))
             yield from self._squares[square]
+
+
+def _as_pairs(run: Run, masks: Iterable[KnownMask]) -> Iterator[Array]:
+    """Masks of the run's own lengths, for each pair of a query and a key."""
+    for _, axes, mask in masks:
+        yield np.broadcast_to(mask if axes == PAIRS else mask[:, None, None, :], run.scores.shape)
+
+
+def _ordered_together(run: Run) -> Array | None:
+    """All numbers of the projected query, key and value by size, as one fused projection gives them."""
+    if run.inputs.parameters is None:
+        return None
+    given = run.before.get(Stage.HEADS)
+    arrays = [] if given is None else [given.query, given.key, given.value]
+    return np.sort(np.concatenate([np.ravel(array) for array in arrays])) if arrays else None
 
 
 def _order(found: Found) -> tuple[object, ...]:
@@ -217,8 +240,8 @@ def _same_mask(keeps: Array, known: Array, axes: Names) -> Names | None:
         return None
     for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
         # The other way round, the mask of the future is that of the past.
-        usual = "query" not in names or "key" not in names[: names.index("query")]
-        if usual and np.array_equal(other.reshape(-1)[index], small):
+        last = kept[-1] == keeps.ndim - 1 and names[-1] == "key"
+        if last and np.array_equal(other.reshape(-1)[index], small):
             by_axis = dict(zip(kept, names, strict=True))
             return tuple(by_axis.get(axis, REPEATED) for axis in range(keeps.ndim))
     return None

@@ -142,12 +142,14 @@ class SourceLine:
         line: its number, from 1.
         code: the line as it is written.
         note: how it is known, or what leaves it undecided.
+        until: where a stage is left out, the line that uses what lacks it: anywhere between the two it may be put.
     """
 
     file: str
     line: int
     code: str
     note: str = ""
+    until: int | None = None
 
 
 @dataclass(frozen=True)
