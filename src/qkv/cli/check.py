@@ -121,7 +121,11 @@ def _watch(targets: Sequence[str], form: str, verbose: bool, options: Mapping[st
         except Exception as error:  # noqa: BLE001 - the next save may be judged all the same
             return _failed(request, error)
 
-    keep_judging(request, report, lambda one: put(text_of(one, form, verbose, alone=False)), quiet=form != "text")
+    def show(one: Report) -> None:
+        # Not put(): once the reader has gone there is nobody left to judge for.
+        click.echo(text_of(one, form, verbose, alone=False), nl=False)
+
+    keep_judging(request, report, show, quiet=form != "text")
 
 
 def request_from(target: str, options: Mapping[str, Any]) -> Request:

@@ -16,6 +16,9 @@ from typing import Any, NoReturn
 FAILED = 4
 """Exit code of whatever could not be done: the candidate's fault or qkv's own."""
 
+RECEIVED: list[int] = []
+"""The signals received, as they come. Long work may have ended with a part of its answer, and go no further."""
+
 _STOPPING = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -25,10 +28,6 @@ class Stopped(KeyboardInterrupt):
 
     Long work that knows part of its answer ends with that; the exit code then is the signal's all the same.
     """
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class Interrupted(Stopped, KeyboardInterrupt):
@@ -41,7 +40,7 @@ def run() -> NoReturn:
     Exit codes beside a command's own: 2 bad usage, 4 qkv itself failed or could not write, 128 and the number of the
     signal where one stopped it (130 for Ctrl-C).
     """
-    received = _listen()
+    _listen()
     code = 0
     if not sys.warnoptions:
         # Those of libraries say nothing to a user.
@@ -49,19 +48,20 @@ def run() -> NoReturn:
     try:
         _print_anything()
         code = _run_command()
-        if received:  # what was known by then is the answer
-            code = 128 + received[0]
+        if RECEIVED:  # what was known by then is the answer
+            code = 128 + RECEIVED[0]
         if sys.stdout is not None:
             sys.stdout.flush()
-        code = _stopped(received[0]) if received else code
-    except KeyboardInterrupt as stop:
-        code = _stopped(getattr(stop, "number", signal.SIGINT))
+        code = _stopped(RECEIVED[0]) if RECEIVED else code
+    except KeyboardInterrupt:
+        # Not the exception's own number: a library that waits may have made another of it.
+        code = _stopped(RECEIVED[0] if RECEIVED else signal.SIGINT)
     except BrokenPipeError:
         # Whoever read has seen enough.
         _drop_output()
     except BaseException as error:  # noqa: BLE001 - the last place that can say it in a line
         # A signal that reached an import may have become another exception.
-        code = _stopped(received[0]) if received else _failed(error)
+        code = _stopped(RECEIVED[0]) if RECEIVED else _failed(error)
     sys.exit(code)
 
 
@@ -87,22 +87,20 @@ def _run_command() -> int:
     return 0
 
 
-def _listen() -> list[int]:
-    """The signals received, as they come; the first one raises `Stopped`, a second one ends the process at once."""
-    received: list[int] = []
+def _listen() -> None:
+    """Nothing; from now on the first signal raises `Stopped`, and a second one ends the process at once."""
 
     def stop(number: int, _frame: Any) -> None:
-        received.append(number)
-        if len(received) > 1:
+        RECEIVED.append(number)
+        if len(RECEIVED) > 1:
             os._exit(128 + number)
-        raise Interrupted(number) if number == signal.SIGINT else Stopped(number)
+        raise Interrupted if number == signal.SIGINT else Stopped
 
     for name in _STOPPING:
         number = getattr(signal, name)
         # What nohup and a shell's background have set to be ignored stays ignored.
         if signal.getsignal(number) not in (signal.SIG_IGN, None):
             signal.signal(number, stop)
-    return received
 
 
 def _stopped(number: int) -> int:

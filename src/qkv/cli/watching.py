@@ -11,7 +11,8 @@ from typing import NoReturn
 import click
 
 from qkv.adapters.process import HostProcess
-from qkv.adapters.targets import split_target
+from qkv.adapters.targets import existing_file, split_target
+from qkv.cli.ending import RECEIVED
 from qkv.cli.imports import files_behind
 from qkv.errors import CandidateError
 from qkv.report import Report
@@ -55,6 +56,8 @@ def keep_judging(
             say("checking")
             report = judge(host)
             show(report)
+            if RECEIVED:
+                raise KeyboardInterrupt
             framework = (report.candidate.framework,) if report.candidate.framework else framework
             say("waiting for changes to")
             host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit, ahead=framework)
@@ -66,13 +69,9 @@ def keep_judging(
 
 def _file_of(request: Request) -> Path:
     try:
-        path, _ = split_target(request.to_open)
-        file = Path(path).expanduser().absolute()
-        if not file.is_file():
-            raise CandidateError(f"{path} is no file that could be saved")
+        return existing_file(split_target(request.to_open)[0])
     except CandidateError as error:
-        raise click.UsageError(f"--watch: {error.message}; give a file: --watch attention.py") from None
-    return file
+        raise click.UsageError(f"--watch: {error.message}; {error.hint or 'give a file'}") from None
 
 
 def _saves(file: Path) -> Iterator[bool]:

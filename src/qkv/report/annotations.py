@@ -121,7 +121,7 @@ def _summary(report: Report, rule: Rule, note: str) -> str:
         f"{report.candidate.name}: {rule.title}" if report.candidate.name else rule.title,
         note,
         report.why,
-        f"{line.file}:{line.line}: {line.code.strip()}" if line is not None else "",
+        f"{path_in(root(), line.file)}:{line.line}: {line.code.strip()}" if line is not None else "",
         line.note if line is not None else "",
         disagreement(report),
         report.spread if report.verdict is not Verdict.RIGHT else "",
