@@ -196,7 +196,7 @@ def _scaled(known: Known, before: Array, after: Array) -> Known | None:
         if factor == 0 or not close(np.where(np.isfinite(before), before * factor, before), after):
             return None
         array = np.where(np.isfinite(known.array), known.array * factor, known.array)
-    return replace(known, array=array, move="scale", sources=(known,), number=factor, slip="")
+    return replace(known, array=array, move="scale", sources=(known,), number=factor, slip="", visible=None)
 
 
 def _masked(sight: Sight, before: Array, after: Array) -> Known | None:

@@ -15,6 +15,9 @@ from qkv.scripts.known import Kind, Known, Sight, sight_of
 from qkv.scripts.possible import PRODUCTS, VIEWS, possible
 from qkv.scripts.reading import Reading, names_of, refs
 
+_TOLD_APART = ("kind", "move", "slip", "over", "role", "sources")
+"""What two known arrays of the same numbers may differ in."""
+
 MOST_READ = 4000
 """Operations that are read; a longer script repeats itself."""
 
@@ -75,7 +78,8 @@ class _Reader:
 
     def _sight(self, number: int, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
         array, name = self.reading.array(value), operation.name
-        if name in PRODUCTS or name in FUSED:
+        by_entries = name == "mul" and {"score", "scores"} & set(naming.words(self.reading.target(operation, value)))
+        if name in PRODUCTS or name in FUSED or (by_entries and len(given) == 2):
             self._adopt_operands(operation, given)
         if array.size < 2:
             return None
@@ -96,8 +100,8 @@ class _Reader:
     def _same(self, known: Known) -> Known:
         """A known array that was made in this way before, by a loop or for another token, in its place."""
         for other in self.knowns:
-            same = (other.kind, other.move, other.slip, other.over) == (known.kind, known.move, known.slip, known.over)
-            if same and other.sources == known.sources and np.array_equal(other.array, known.array, equal_nan=True):
+            same = all(getattr(other, name) == getattr(known, name) for name in _TOLD_APART)
+            if same and np.array_equal(other.array, known.array, equal_nan=True):
                 return other
         return known
 
@@ -128,6 +132,22 @@ class _Reader:
             if self.reading.array(parents[0]).size < self.reading.array(value).size:
                 break
             value = parents[0]
+        return value if value in self.reading.made_by or value in self.sights else self._whole(value)
+
+    def _whole(self, value: int) -> int:
+        """The array that a loop has taken this row out of; the row itself where there is none."""
+        array = self.reading.array(value)
+        if array.ndim != 1:
+            return value
+        for other in range(value):
+            rows = self.reading.array(other)
+            if (
+                rows.ndim == 2
+                and rows.shape[1] == len(array)
+                and other not in self.sights
+                and (rows == array).all(1).any()
+            ):
+                return other
         return value
 
     def _kind(self, operation: Operation, operand: int, origin: int, side: int, other: int | None) -> Kind:
@@ -178,7 +198,7 @@ class _Reader:
         value, seen = operand, []
         while value != origin:
             seen.append(value)
-            value = self.reading.parents[value][0]
+            value = self.reading.parents.get(value, [origin])[0]
         for one in reversed(seen if known is not None else []):
             assert known is not None
             sight = sight_of(self.reading.array(one), known.known)

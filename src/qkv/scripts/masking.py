@@ -1,0 +1,108 @@
+"""The mask of a mix: causal, another one that is taken as meant, or missing where the script says that there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from qkv.adapters.scripts.texts import Text
+from qkv.scripts import naming
+from qkv.scripts.findings import Finding
+from qkv.scripts.known import Array, Known
+from qkv.scripts.mixes import Mix
+from qkv.scripts.reading import Reading, refs
+from qkv.scripts.variables import live_values
+
+
+def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
+    """What is wrong with the mask: a causal one lets a token see itself and earlier ones; any other is taken as meant."""
+    reading, visible = mix.reading, mix.visible
+    if visible is None:
+        yield from _mask_missing(mix, mixes, text)
+        return
+    rows = visible.reshape(-1, *visible.shape[-2:])[0]
+    if rows.shape[0] != rows.shape[1]:
+        return
+    chosen = list(range(len(rows))) if mix.token is None else [mix.token]
+    step = next(one for one in mix.path if one.move == "mask")
+    name = reading.name_of(step) or "the scores"
+    fault = _causal_fault(rows, chosen)
+    if fault is None:
+        if not np.array_equal(rows[chosen], np.tri(len(rows))[chosen] > 0):
+            assumptions.append(f"the mask on {name} is no causal one, and was taken as meant")
+        return
+    words, instead = _CAUSAL[fault]
+    seen = next(row for row in chosen if not np.array_equal(rows[row], np.tri(len(rows))[row] > 0))
+    tokens = ", ".join(map(str, np.flatnonzero(rows[seen]))) or "none at all"
+    said = f"{words}: token {seen} may look at {tokens}, where it should see {', '.join(map(str, range(seen + 1)))}"
+    made = step.made if fault == "causal-inverted" else _made_at(reading, step)
+    yield Finding(fault, made, said, instead, mix)
+
+
+def _made_at(reading: Reading, step: Known) -> int:
+    """The operation that made the mask that a step applies; the step's own where none is known."""
+    pending, made = list(refs(reading.operations[step.made].arguments)), []
+    while pending:
+        value = pending.pop()
+        sight = reading.sights.get(value)
+        if sight is not None and sight.known.kind == "mask":
+            made.append(reading.made_by[value])
+            pending += reading.parents[value]
+    return min(made, default=step.made)
+
+
+_CAUSAL = {
+    "causal-strict": (
+        "the diagonal is hidden too, so that no token sees itself",
+        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # hides what comes later, from the next token on",
+    ),
+    "causal-one-ahead": (
+        "each token sees tokens that come after it",
+        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # hides what comes later, from the next token on",
+    ),
+    "causal-inverted": (
+        "the mask hides the past and shows the future",
+        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # True above the diagonal: those are hidden",
+    ),
+}
+
+
+def _causal_fault(rows: Array, chosen: list[int]) -> str | None:
+    size = len(rows)
+
+    def is_triangle(diagonal: int, upper: bool = False) -> bool:
+        triangle = np.triu(np.ones((size, size), bool), diagonal) if upper else np.tri(size, k=diagonal) > 0
+        return bool(np.array_equal(rows[chosen], triangle[chosen]))
+
+    if is_triangle(0) or rows[chosen].all():
+        return None
+    if is_triangle(-1):
+        return "causal-strict"
+    if any(is_triangle(diagonal) for diagonal in range(1, size)):
+        return "causal-one-ahead"
+    if is_triangle(0, upper=True) or is_triangle(1, upper=True):
+        return "causal-inverted"
+    return None
+
+
+def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Finding]:
+    """Names, comments or a mask that lies about say that the weights are masked, and they aren't."""
+    reading = mix.reading
+    said_causal = any(naming.causal_words(name) for name in mix.names())
+    live = live_values(reading, mixes)
+    masks = [value for value, sight in reading.sights.items() if sight.known.kind == "mask" and reading.name(value)]
+    unused = [] if any(value in live for value in masks) else masks
+    elsewhere = any(other.visible is not None for other in mixes) or mixes[-1] is not mix
+    if not said_causal and (elsewhere or not (unused or naming.causal_words(text.source))):
+        return
+    scores, step = reading.name_of(mix.path[-1]) or "attn_scores", mix.normalised or mix.context
+    if unused:
+        name = reading.name(unused[-1])
+        said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
+        yield Finding("mask-not-applied", step.made, said, f"{scores}.masked_fill({name} == 0, -torch.inf)", mix)
+        return
+    word = next((word for name in (*mix.names(), text.source) if (word := naming.causal_words(name))), "causal")
+    said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"
+    instead = f"mask = torch.triu(torch.ones(n, n), diagonal=1).bool()\n{scores}.masked_fill(mask, -torch.inf)"
+    yield Finding("causal-missing", step.made, said, instead, mix)

@@ -1,0 +1,121 @@
+"""A mix: one product of weights and values in a script, with all that led to it, whichever way round it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from qkv.scripts.known import Array, Known
+from qkv.scripts.reading import Reading
+
+
+@dataclass(frozen=True, eq=False)
+class Mix:
+    """The weights and values that a script makes context vectors of.
+
+    Attributes:
+        reading: the script.
+        context: what was made.
+    """
+
+    reading: Reading
+    context: Known
+
+    @property
+    def weights(self) -> Known:
+        """What the values are multiplied by."""
+        return self.context.sources[0]
+
+    @property
+    def value(self) -> Known:
+        """What is mixed."""
+        return self.context.sources[1]
+
+    @cached_property
+    def path(self) -> list[Known]:
+        """The weights and the scores that they were made of, the latest first."""
+        path = [self.weights]
+        while path[-1].sources and path[-1].sources[0].kind in ("weights", "scores"):
+            path.append(path[-1].sources[0])
+        return path
+
+    @property
+    def product(self) -> Known | None:
+        """The scores as they were first; None where the weights were not made of scores."""
+        return self.path[-1] if self.path[-1].move == "product" else None
+
+    @property
+    def turned(self) -> bool:
+        """Whether the rows of the weights belong to the keys: they sum to one along them, and are summed over."""
+        along = self.context.over if self.normalised is None else self.normalised.over
+        return self.context.over == along == "query"
+
+    @property
+    def query(self) -> Known | None:
+        """The tokens whose context is made."""
+        return None if self.product is None else self.product.sources[1 if self.turned else 0]
+
+    @property
+    def key(self) -> Known | None:
+        """The tokens that they look at."""
+        return None if self.product is None else self.product.sources[0 if self.turned else 1]
+
+    @property
+    def normalised(self) -> Known | None:
+        """The step after which the weights sum to one."""
+        return next((one for one in self.path if one.move in ("softmax", "renormalise")), None)
+
+    @cached_property
+    def visible(self) -> Array | None:
+        """Where the masks let through, ``(..., query, key)``; None without a mask."""
+        masks = [one.visible for one in self.path if one.visible is not None]
+        if not masks:
+            return None
+        both: Array = np.logical_and.reduce(masks)
+        return both.swapaxes(-1, -2) if self.turned else both
+
+    @cached_property
+    def token(self) -> int | None:
+        """The one token whose context vector is made; None where all are."""
+        tokens = {self.reading.sights[value].token for value in self.reading.values_of(self.context)}
+        return tokens.pop() if len(tokens) == 1 else None
+
+    @property
+    def projected(self) -> bool:
+        """Whether query or key comes out of a projection, or is given as query and key."""
+        sides = [one for one in (self.query, self.key) if one is not None]
+        by_name = len({one.role for one in sides} & {"query", "key"}) == 2
+        return by_name or any(step.move == "project" for side in sides for step in side.chain())
+
+    @property
+    def factor(self) -> float:
+        """What the scores were multiplied by in all."""
+        steps = [one for one in self.path if one.kind == "scores"]
+        for side in (self.query, self.key):
+            steps += [] if side is None else list(_own(side))
+        return float(np.prod([one.number for one in steps if one.move == "scale"]))
+
+    @property
+    def head_dim(self) -> int:
+        """Numbers that one query and one key are multiplied in."""
+        return 1 if self.query is None else self.query.array.shape[-1]
+
+    def names(self) -> list[str]:
+        """Every variable that holds a step on the way."""
+        return [name for one in (self.context, *self.path) if (name := self.reading.name_of(one))]
+
+
+def _own(side: Known) -> Iterator[Known]:
+    """The steps that query or key went through after its projection."""
+    while side.move in ("scale", "split", "bias", "drop") and side.sources:
+        yield side
+        side = side.sources[0]
+
+
+def mixes_of(reading: Reading) -> list[Mix]:
+    """Every mix of a script, in its order."""
+    knowns = dict.fromkeys(sight.known for sight in reading.sights.values())
+    return [Mix(reading, known) for known in knowns if known.move == "mix"]

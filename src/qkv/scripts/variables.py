@@ -1,0 +1,154 @@
+"""What is wrong with a script's variables: old numbers, another token's row, inputs that were changed underway."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from qkv.scripts import naming
+from qkv.scripts.findings import Finding
+from qkv.scripts.known import Known
+from qkv.scripts.mixes import Mix
+from qkv.scripts.reading import Reading, refs
+
+_COMPARING = frozenset({"allclose", "equal", "array_equal", "isclose", "assert_close", "assert_allclose", "eq"})
+
+
+def of_variables(reading: Reading, mixes: list[Mix]) -> Iterator[Finding]:
+    """Every slip of that kind."""
+    live = live_values(reading, mixes)
+    for mix in mixes:
+        yield from _stale(mix, live)
+        yield from _changed(mix)
+    yield from _numbered(reading)
+    yield from _compared(reading)
+
+
+def live_values(reading: Reading, mixes: Sequence[Mix]) -> set[int]:
+    """The arrays that some context vector was made of."""
+    live: set[int] = set()
+    pending = [value for mix in mixes for value in reading.values_of(mix.context)]
+    while pending:
+        value = pending.pop()
+        if value not in live:
+            live.add(value)
+            pending += reading.parents.get(value, [])
+    return live
+
+
+def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
+    """A variable was given new numbers before the mix, nothing used them, and the mix rests on the old ones."""
+    reading = mix.reading
+    for known in mix.path[1:]:
+        values = set(reading.values_of(known))
+        for old in reading.run.bound:
+            if old.value not in values:
+                continue
+            later = [
+                one for one in reading.run.bound if one.name == old.name and old.after < one.after <= mix.context.made
+            ]
+            dead = [one for one in later if one.value not in live and not _same(reading, one.value, known)]
+            if later and later[-1] in dead:
+                fresh, weights = dead[-1], reading.name_of(mix.weights) or "the weights"
+                said = (
+                    f"line {reading.line(fresh.value)} gives {old.name} new numbers, and {weights} still comes from the old ones: "
+                    "a variable does not follow when what it was made of changes. Do the softmax again after it"
+                )
+                instead = f"{weights} = torch.softmax({old.name}, dim=-1)   # after line {reading.line(fresh.value)}"
+                yield Finding("stale-variable", mix.context.made, said, instead, mix)
+                return
+
+
+def _same(reading: Reading, value: int, known: Known) -> bool:
+    """Whether an array is that known one, or one that leads to it or comes of it."""
+    sight = reading.sights.get(value)
+    return sight is not None and (sight.known in known.chain() or known in sight.known.chain())
+
+
+def _changed(mix: Mix) -> Iterator[Finding]:
+    """The inputs were changed in place between the scores and the mix."""
+    reading = mix.reading
+    if mix.query is None:
+        return
+    given = {one: reading.name_of(one) for side in (mix.query, mix.key, mix.value) if side for one in side.chain()}
+    for known, name in given.items():
+        if known.kind != "tokens" or not name:
+            continue
+        for value in reading.values_of(known):
+            made = reading.made_by.get(value)
+            if made is None or not reading.operations[made].in_place:
+                continue
+            before = [
+                other
+                for other, named in given.items()
+                if other is not known and named == name and other in known.chain()
+            ]
+            if before:
+                said = f"this changes {name} in place, between the scores, which come from the old numbers, and the context vectors"
+                yield Finding(
+                    "inputs-changed", made, said, f"changed = {name} * factor   # a new array, and {name} stays", mix
+                )
+                return
+
+
+def _numbered(reading: Reading) -> Iterator[Finding]:
+    """Names that end in a number say which token they belong to, counted from 1 or from 0 throughout."""
+    said = {value: named for value in reading.names if (named := _number_said(reading, value)) is not None}
+    own = {value: named for value, named in said.items() if not _above(reading, value) & said.keys()}
+    votes = Counter(number - token for _, number, token in own.values() if number - token in (0, 1))
+    shift = max(votes, key=lambda one: (votes[one], one)) if votes else 1
+    for value, (name, number, token) in own.items():
+        if number - token == shift or value not in reading.made_by:
+            continue
+        meant = number - shift
+        called = f", the {_ordinal(number)} token" if shift else ""
+        said_of_it = (
+            f"{name} comes from the token at index {token}; by its name it belongs to the one at index {meant}{called}"
+        )
+        code = reading.code(reading.operations[reading.made_by[value]])
+        instead = code.replace(f"[{token}]", f"[{meant}]") if f"[{token}]" in code else f"{name}: of row {meant}"
+        yield Finding("other-token", reading.made_by[value], said_of_it, instead)
+        return
+
+
+def _number_said(reading: Reading, value: int) -> tuple[str, int, int] | None:
+    """A variable's name, the number in it, and the token that its array belongs to; None where one is missing."""
+    sight = reading.sights.get(value)
+    if sight is None or sight.token is None or sight.known.kind == "mask":
+        return None
+    for name in reading.names[value]:
+        number = naming.number_in(name)
+        if number is not None:
+            return name, number, sight.token
+    return None
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def _above(reading: Reading, value: int) -> set[int]:
+    above: set[int] = set()
+    pending = list(reading.parents.get(value, []))
+    while pending:
+        one = pending.pop()
+        if one not in above:
+            above.add(one)
+            pending += reading.parents.get(one, [])
+    return above
+
+
+def _compared(reading: Reading) -> Iterator[Finding]:
+    """Two context vectors that are held against each other must belong to one token."""
+    for number, operation in enumerate(reading.operations):
+        values = list(refs(operation.arguments))[:2]
+        if operation.name not in _COMPARING or len(values) < 2:
+            continue
+        one, other = (reading.sights.get(value) for value in values)
+        if one is None or other is None or {one.known.kind, other.known.kind} - {"context", "weights"}:
+            continue
+        if one.known.kind != other.known.kind or one.token is None or other.token is None or one.token == other.token:
+            continue
+        said = f"one side is the row of token {one.token}, the other that of token {other.token}"
+        code = reading.code(operation).replace(f"[{one.token}]", f"[{other.token}]")
+        yield Finding("compared-with-other-token", number, said, code)
