@@ -45,10 +45,12 @@ class CandidateWatch:
         recorder = self._recorder = self._built.fork()
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            with held(recorder, candidate):
-                handed_args, handed_kwargs = given(recorder, candidate, args, kwargs)
-                with listening(recorder):
-                    return candidate(*handed_args, **handed_kwargs)
+            with (
+                held(recorder, candidate),
+                given(recorder, candidate, args, kwargs) as (handed_args, handed_kwargs),
+                listening(recorder),
+            ):
+                return candidate(*handed_args, **handed_kwargs)
 
         return call
 

@@ -17,18 +17,23 @@ from qkv.adapters.signatures import calling_method, original
 from qkv.adapters.values import joined
 from qkv.adapters.watching.numpy_arrays import handed_on
 from qkv.adapters.watching.numpy_makers import users_modules
+from qkv.adapters.watching.putting import put
 from qkv.adapters.watching.recorder import DEEPEST, Recorder
 from qkv.adapters.watching.snapshots import is_watched
 
 
-def given(recorder: Recorder, candidate: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+@contextmanager
+def given(
+    recorder: Recorder, candidate: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[list[Any], dict[str, Any]]]:
     """The arguments of a call as they are to be handed over, each array named by the parameter it is for."""
-    handed: dict[int, tuple[Any, Any]] = {}
-    named = zip(_parameters(candidate, len(args)), args, strict=True)
-    return (
-        [_handed(recorder, one, name, handed, 0) for name, one in named],
-        {name: _handed(recorder, one, name, handed, 0) for name, one in kwargs.items()},
-    )
+    named = dict(zip(_parameters(candidate, len(args)), args, strict=True))
+    handed: dict[int, Any] = {}
+    with ExitStack() as put_back:
+        for container in (named, both := dict(kwargs)):
+            for name in container:
+                _hand(recorder, container, name, name, handed, put_back)
+        yield list(named.values()), both
 
 
 def _parameters(candidate: Any, count: int) -> list[str]:
@@ -42,57 +47,54 @@ def _parameters(candidate: Any, count: int) -> list[str]:
     return [names[place] if place < len(names) else joined(rest, place - len(names)) for place in range(count)]
 
 
-def _handed(recorder: Recorder, value: Any, name: str, handed: dict[int, tuple[Any, Any]], depth: int) -> Any:
+def _hand(
+    recorder: Recorder, container: Any, key: Any, path: str, handed: dict[int, Any], put_back: ExitStack, depth: int = 0
+) -> None:
+    """Nothing; names the arrays that stand somewhere in a container, and puts watched ones there.
+
+    In the container itself, for it may be a cache that the candidate adds to.
+    """
+    value = container[key]
     if is_watched(value):
-        if id(value) not in handed:
-            handed[id(value)] = value, handed_on(value)
-            recorder.name(handed[id(value)][1], name)
-        return handed[id(value)][1]
-    if depth < DEEPEST and type(value) in (list, tuple):
-        items = (_handed(recorder, one, joined(name, at), handed, depth + 1) for at, one in enumerate(value))
-        return type(value)(items)
-    if depth < DEEPEST and type(value) is dict:
-        return {key: _handed(recorder, one, joined(name, key), handed, depth + 1) for key, one in value.items()}
-    return value
+        watched = _watched(put_back, container, key, handed)
+        recorder.name(watched, path)
+    elif depth < DEEPEST and type(value) in (list, dict):
+        for inner in range(len(value)) if isinstance(value, list) else list(value):
+            _hand(recorder, value, inner, joined(path, inner), handed, put_back, depth + 1)
+    elif depth < DEEPEST and type(value) is tuple:
+        items = list(value)
+        for inner in range(len(items)):
+            _hand(recorder, items, inner, joined(path, inner), handed, put_back, depth + 1)
+        if any(one is not other for one, other in zip(items, value, strict=True)):
+            put(put_back, container, key, tuple(items))
 
 
 @contextmanager
 def held(recorder: Recorder, candidate: Any) -> Iterator[None]:
     """Nothing; meanwhile the arrays that a candidate holds have names, ``self.W_query.weight``, and are watched."""
+    handed: dict[int, Any] = {}
     with ExitStack() as put_back:
         for slot in list(slots(getattr(candidate, "__self__", candidate))):
-            watched = _watched(put_back, slot.container, slot.key)
-            recorder.name(watched, f"self.{slot.name}")
+            recorder.name(_watched(put_back, slot.container, slot.key, handed), f"self.{slot.name}")
         yield
 
 
 @contextmanager
 def globals_of(recorder: Recorder) -> Iterator[None]:
     """Nothing; meanwhile the arrays that stand in the user's modules have their names, and are watched."""
+    handed: dict[int, Any] = {}
     with ExitStack() as put_back:
         for module in users_modules(recorder):
             for name, value in list(vars(module).items()):
                 if is_watched(value) and not isinstance(value, np.generic):
-                    recorder.name(_watched(put_back, vars(module), name), name)
+                    recorder.name(_watched(put_back, vars(module), name, handed), name)
         yield
 
 
-def _watched(put_back: ExitStack, container: Any, key: Any) -> Any:
-    """The array in a container, now a watched one; what was there stands there again in the end."""
+def _watched(put_back: ExitStack, container: Any, key: Any, handed: dict[int, Any]) -> Any:
+    """The array in a container, now a watched one: the same one for the same array."""
     before = container[key]
-    watched = handed_on(before)
-
-    def restore() -> None:
-        if watched is not before and _at(container, key) is watched:
-            container[key] = before
-
-    container[key] = watched
-    put_back.callback(restore)
+    watched = handed.setdefault(id(before), handed_on(before))
+    if watched is not before:
+        put(put_back, container, key, watched)
     return watched
-
-
-def _at(container: Any, key: Any) -> Any:
-    try:
-        return container[key]
-    except LookupError:
-        return None

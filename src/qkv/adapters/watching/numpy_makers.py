@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from qkv.adapters.watching.numpy_arrays import current, run
+from qkv.adapters.watching.putting import put
 from qkv.adapters.watching.recorder import Recorder, caller
 
 _MAKERS = {
@@ -60,13 +61,13 @@ def patched(recorder: Recorder) -> Iterator[None]:
             for name in names:
                 original = getattr(module, name)
                 replacing[id(original)] = _watched(name, original, recorder)
-                _put(put_back, vars(module), name, replacing[id(original)])
+                put(put_back, vars(module), name, replacing[id(original)])
         replacing[id(_default_rng)] = lambda *args, **kwargs: _Generator(_default_rng(*args, **kwargs).bit_generator)
-        _put(put_back, vars(np.random), "default_rng", replacing[id(_default_rng)])
+        put(put_back, vars(np.random), "default_rng", replacing[id(_default_rng)])
         for module in users_modules(recorder):
             for name, value in list(vars(module).items()):
                 if id(value) in replacing:
-                    _put(put_back, vars(module), name, replacing[id(value)])
+                    put(put_back, vars(module), name, replacing[id(value)])
         yield
 
 
@@ -86,15 +87,3 @@ def _watched(name: str, original: Any, recorder: Recorder) -> Callable[..., Any]
         return run(name, original, args, kwargs)
 
     return maker
-
-
-def _put(put_back: ExitStack, space: dict[str, Any], name: str, value: Any) -> None:
-    """Nothing; puts a value under a name, and later what was there back, unless something else stands there then."""
-    before = space[name]
-
-    def restore() -> None:
-        if space.get(name) is value:
-            space[name] = before
-
-    space[name] = value
-    put_back.callback(restore)

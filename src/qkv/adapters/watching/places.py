@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
+from typing import Any
 
 from executing import Source
 
@@ -107,12 +108,12 @@ def _function(code: CodeType) -> str:
     return "" if names == ["<module>"] else ".".join(names)
 
 
-def _whole(node: ast.AST) -> ast.expr | ast.stmt:
-    """The node; of a loop what it goes through; of a target its statement, for what ``a[i] = b`` does is no expression."""
+def _whole(node: Any) -> ast.expr | ast.stmt:
+    """The node; of a loop what it goes through; of a target its statement: what ``a[i] = b`` does is no expression."""
     node = getattr(node, "iter", node)
     stored = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
     while stored and not isinstance(node, ast.stmt):
-        node = node.parent  # type: ignore[attr-defined]  # executing sets it
+        node = node.parent  # executing sets it
     assert isinstance(node, ast.expr | ast.stmt)
     return node
 
@@ -125,10 +126,10 @@ def _text(node: ast.expr | ast.stmt, lines: Sequence[str]) -> str:
     return b"\n".join(own).decode()
 
 
-def _target(node: ast.AST, lines: Sequence[str]) -> str:
+def _target(node: Any, lines: Sequence[str]) -> str:
     """What the statement around a node assigns to, as it is written."""
     while not isinstance(node, ast.stmt):
-        node = node.parent  # type: ignore[attr-defined]  # executing sets it
+        node = node.parent
     if isinstance(node, ast.Assign):
         return " = ".join(_text(one, lines) for one in node.targets)
     if isinstance(node, ast.AugAssign | ast.AnnAssign):

@@ -22,6 +22,8 @@ from qkv.adapters.watching.spelling import spelled
 MOST_OPERATIONS = 20_000
 MOST_BYTES = 64 << 20
 """Of values in one recording. Where building is recorded, half of each is left for the call."""
+MOST_ITEMS = 1000
+"""Of a list among the arguments, unless it holds arrays."""
 DEEPEST = 8
 """Levels of lists, tuples and dicts among arguments and results that are followed."""
 
@@ -201,7 +203,7 @@ class Recorder:
     def _argument(self, value: Any, operands: list[Any], depth: int) -> Any:
         """A value as an operation has it among its arguments; arrays join the operands."""
         if isinstance(value, np.generic) and id(value) not in self._numbers:
-            return value.item()
+            value = value.item()
         if is_watched(value):
             operands.append(value)
             return Ref(self.number(value))
@@ -211,11 +213,13 @@ class Recorder:
             if isinstance(value, slice):
                 parts = (value.start, value.stop, value.step)
                 return ("slice", *(self._argument(one, operands, depth + 1) for one in parts))
-            if isinstance(value, list | tuple):
+            if isinstance(value, list | tuple) and (len(value) <= MOST_ITEMS or is_watched(value[0])):
                 items = [self._argument(one, operands, depth + 1) for one in value]
                 return items if isinstance(value, list) else tuple(items)
             if isinstance(value, dict):
                 return {str(key): self._argument(one, operands, depth + 1) for key, one in value.items()}
+            if isinstance(value, list | tuple):
+                return f"{type(value).__name__} of {len(value)}"
         return cut(repr(value))
 
     def _end(self, begun: _Begun, result: Any, users: FrameType) -> None:

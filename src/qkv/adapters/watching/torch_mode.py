@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
+import torch
 from torch.overrides import TorchFunctionMode
 
 from qkv.adapters.watching.numpy_arrays import handed_on
@@ -13,6 +16,16 @@ from qkv.adapters.watching.recorder import Recorder, caller
 
 _PROPERTIES = {"T", "mT", "H", "mH", "real", "imag", "data"}
 _METADATA = {"size", "dim", "ndimension", "numel", "stride", "is_contiguous", "type", "storage_offset", "data_ptr"}
+
+
+@contextmanager
+def torch_recorded(recorder: Recorder) -> Iterator[None]:
+    """Nothing; meanwhile what torch is called for in this thread is taken down. Compiled code runs as it is written."""
+    with ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(TorchMode(recorder))
+        yield
 
 
 class TorchMode(TorchFunctionMode):

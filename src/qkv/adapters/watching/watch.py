@@ -58,7 +58,7 @@ def listening(recorder: Recorder) -> Iterator[None]:
         stack.enter_context(patched(recorder))
         stack.enter_context(taking_down(recorder))
         if "torch" in sys.modules:
-            from qkv.adapters.watching.torch_mode import TorchMode
+            from qkv.adapters.watching.torch_mode import torch_recorded
 
-            stack.enter_context(TorchMode(recorder))
+            stack.enter_context(torch_recorded(recorder))
         yield
