@@ -209,6 +209,7 @@ def _width_comes_in_and_goes_out(trying: Trying) -> Iterator[Condition]:
             f"{one} {EMBED_DIM} and {other} {able.embed_dim}",
             _channels(trying.inputs, EMBED_DIM),
             trying.built_with(embed_dim=EMBED_DIM),
+            axes={"embed_dim": EMBED_DIM},
         )
 
 

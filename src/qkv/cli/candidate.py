@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 import click
@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 LAYOUTS = (*get_args(Layout), "BTE", "TBE", "TE")
 
-OPTIONS = (
+CALLED = (
     click.option("--layout", type=click.Choice(LAYOUTS), help="order of the candidate's axes"),
     click.option(
         "--mask-argument", type=click.Choice(get_args(MaskMeaning)), help="what the entries of its mask argument mean"
@@ -28,6 +28,16 @@ OPTIONS = (
     click.option(
         "--weights", metavar="PROJ=NAME", multiple=True, help="where a projection's weight is: q_proj=W_q.weight"
     ),
+    click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number"),
+    click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take"),
+    click.option(
+        "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
+    ),
+)
+"""What is said of a candidate that is called, and of the run."""
+
+OPTIONS = (
+    *CALLED,
     click.option(
         "--tensor",
         "tensors",
@@ -35,18 +45,22 @@ OPTIONS = (
         multiple=True,
         help="what a dump's tensor is called: query=layers.3.q",
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="seed of every random number"),
-    click.option("--time-limit", type=Seconds(), default=20.0, help="seconds that one call may take"),
-    click.option(
-        "--memory-limit", type=Memory(), default="4G", help="what the candidate may take: 500M or 4G; 0 for no limit"
-    ),
     click.option("--verbose", "-v", is_flag=True, help="all that was tried, and what could not be shown"),
 )
 
 
 def candidate_options(command: Command) -> Command:
-    """A decorator that gives a command what is said of a candidate, and of the run."""
-    for option in reversed(OPTIONS):
+    """A decorator that gives a command what is said of a candidate, a dump among them, and of the run."""
+    return _with(OPTIONS, command)
+
+
+def called_options(command: Command) -> Command:
+    """A decorator that gives a command what is said of a candidate that can be called, and of the run."""
+    return _with(CALLED, command)
+
+
+def _with(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
         command = option(command)
     return command
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qkv.cli.candidate import candidate_options, conventions_from, encodable_json
+from qkv.cli.candidate import called_options, conventions_from, encodable_json
 from qkv.cli.ending import put
 from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.errors import QkvError, SpecError
@@ -22,7 +22,7 @@ AXES = {"num_heads": "heads", "num_kv_heads": "kv_heads", "head_dim": "head_dim"
 @click.command("shapes")
 @click.argument("target", metavar="[FILE.py[:NAME]]", required=False)
 @spec_options
-@candidate_options
+@called_options
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
 @click.option("--batch", type=COUNT, default=None, help="number of sequences; 1 where no file is given")
 @click.option("--query-len", type=COUNT, default=None, help="number of queries; 3 where no file is given")

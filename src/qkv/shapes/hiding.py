@@ -19,13 +19,14 @@ def hidden_by(sizes: Mapping[str, int], lines: Sequence[Line]) -> Iterator[str]:
         sizes: the sizes that the user has, by the names of the axes; of others nothing is said.
         lines: what the code makes, at sizes that are all different.
     """
-    found: dict[tuple[str, str, int], list[Line]] = {}
+    found: dict[tuple[frozenset[str], int], list[Line]] = {}
     for line in lines:
         for one, other in itertools.combinations(dict.fromkeys(line.shape.axes), 2):
             size = _size(one, sizes)
             if size is not None and size == _size(other, sizes) and not {one, other} <= TOKENS:
-                found.setdefault((one, other, size), []).append(line)
-    for (one, other, size), where in found.items():
+                found.setdefault((frozenset((one, other)), size), []).append(line)
+    for (pair, size), where in found.items():
+        one, other = sorted(pair)
         places = ", ".join(dict.fromkeys(str(line.line) for line in where))
         yield (
             f"with {size} {one} and {size} {other} an array {where[0].shape.names} has the same shape with the two "
