@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -29,3 +32,45 @@ def test_the_readme_opens_with_a_wrong_attention_and_its_report(tmp_path: Path) 
 
 def test_the_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+
+
+CI = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+
+
+def test_the_page_on_ci_knows_every_form() -> None:
+    from qkv.cli.forms import DOCUMENTS, FORMS
+
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", CI, re.MULTILINE))
+    assert list(rows) == list(FORMS)
+    assert [form for form, row in rows.items() if "one document" in row] == list(DOCUMENTS)
+
+
+def test_the_settings_on_the_page_on_ci_can_be_read_and_call_what_there_is() -> None:
+    import yaml
+
+    from qkv.cli.check import command
+    from qkv.cli.forms import FORMS
+
+    workflow, hooks = (yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", CI, re.DOTALL | re.M))
+    assert any("qkv check" in step.get("run", "") for step in workflow["jobs"]["qkv"]["steps"])
+    assert hooks["repos"][0]["hooks"][0]["entry"] == "qkv check"
+    flags = {flag for parameter in command.params for flag in parameter.opts}
+    for line in re.findall(r"qkv check ([^`>|\"\n]*)", CI):
+        assert {word for word in line.split() if word.startswith("--")} <= flags, line
+        assert all(form in FORMS for form in re.findall(r"--format (\w+)", line)), line
+
+
+def test_the_problem_matcher_reads_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from qkv.report import CandidateWords, NamedFault, Report, Verdict
+    from qkv.report.github import to_github
+
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"^```json\n(.*?)^```", CI, re.DOTALL | re.M)
+    matcher = json.loads(block)["tasks"][0]["problemMatcher"]
+    fault = NamedFault("scale-missing", "scale", "no scale: none", "Why.", "a = 1", "", 0.0)
+    report = Report(Verdict.WRONG, CandidateWords("f", "a.py", 4), faults=[fault])
+    match = re.match(matcher["pattern"]["regexp"], to_github(report).rstrip("\n"))
+    assert match is not None
+    assert match.groups() == ("error", "a.py", "4", "4", "scale-missing", "f: no scale: none")
+    assert re.match(matcher["background"]["beginsPattern"], "12:00:00  checking a.py")
+    assert re.match(matcher["background"]["endsPattern"], "12:00:00  waiting for changes to a.py")

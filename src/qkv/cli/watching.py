@@ -59,9 +59,9 @@ def keep_judging(
             if RECEIVED:
                 raise KeyboardInterrupt
             framework = (report.candidate.framework,) if report.candidate.framework else framework
-            say("waiting for changes to")
             host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit, ahead=framework)
             host.start()
+            say("waiting for changes to")
             next(saved for saved in saves if saved and file.is_file())
     finally:
         host.close()
