@@ -22,9 +22,9 @@ HEADER = ("line", "expression", "makes", "shape in names", "in numbers")
 
 def sheet_text(sheet: Sheet) -> str:
     """The table of a sheet, and beneath it the rules and warnings."""
-    where = f"  {sheet.file}:{sheet.line}" if sheet.file else ""
+    where = f"  {sheet.file}" + (f":{sheet.line}" if sheet.line else "") if sheet.file else ""
     sections = [
-        [f"{sheet.name}{where}", *_sizes(sheet)],
+        [f"{sheet.name}{where}".strip(), *_sizes(sheet)],
         _table(sheet) if sheet.lines else [],
         [
             f"cannot be run: {sheet.why}",
@@ -54,7 +54,7 @@ def _sizes(sheet: Sheet) -> list[str]:
 
 def _table(sheet: Sheet) -> list[str]:
     """The table, each product in a line of its own beneath what it makes."""
-    header, rule, *rows = columns_text(HEADER, [_row(line) for line in sheet.lines]).splitlines()
+    header, rule, *rows = columns_text(HEADER, [_row(line, sheet) for line in sheet.lines]).splitlines()
     said = [header, rule]
     for row, line in zip(rows, sheet.lines, strict=True):
         times = f", {line.times} times" if line.times > 1 else ""
@@ -62,9 +62,11 @@ def _table(sheet: Sheet) -> list[str]:
     return said
 
 
-def _row(line: Line) -> tuple[str, ...]:
+def _row(line: Line, sheet: Sheet) -> tuple[str, ...]:
+    files = {one.file for one in sheet.lines}
+    where = str(line.line) if len(files) == 1 else f"{line.file}:{line.line}"
     code = line.code if len(line.code) <= LONGEST else f"{line.code[: LONGEST - 1]}…"
-    return str(line.line), code, line.makes, line.shape.names, line.shape.numbers
+    return where, code, line.makes, line.shape.names, line.shape.numbers
 
 
 def sheet_to_json(sheet: Sheet) -> str:
