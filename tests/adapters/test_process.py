@@ -375,3 +375,12 @@ def test_a_breakpoint_is_to_be_taken_out(host: HostProcess) -> None:
     with pytest.raises(CandidateError, match="BdbQuit") as caught:
         host.call(Call([X]))
     assert caught.value.hint == "take out breakpoint()"
+
+
+def test_what_is_imported_ahead_is_there_before_the_candidate(tmp_path: Path) -> None:
+    file = tmp_path / "candidate.py"
+    file.write_text("import sys\n\ndef f(x):\n    return x * ('colorsys' in sys.modules)\n")
+    for ahead, factor in ((("no_such_package", "colorsys"), 1.0), ((), 0.0)):
+        with HostProcess(ahead=ahead) as host:
+            host.open(f"{file}:f")
+            np.testing.assert_array_equal(host.call(Call([X])).returned[0].array, factor * X)

@@ -22,7 +22,7 @@ FAILING = """
 import sys
 from qkv import debugger
 
-def judge(request):
+def judge(request, host):
     raise KeyError("a fault\\nof qkv's own")
 
 debugger.judge = judge
