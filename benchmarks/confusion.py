@@ -1,4 +1,4 @@
-"""Confusion table: faults x styles of writing attention. What share is detected, what share is named rightly?
+"""Confusion table: faults x styles of writing attention. What share is detected, named rightly, blamed on its line?
 
 Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--write]``. The candidates are judged in this
 process, so that the framework is imported once; everything else is as at the command line.
@@ -20,6 +20,7 @@ from typing import Any
 
 import click
 
+from benchmarks.planted_lines import is_planted
 from benchmarks.styles import SAME_NUMBERS, style_name, styles, variants
 from qkv.adapters.host import Host
 from qkv.cli.check import command, request_from
@@ -43,6 +44,8 @@ class Row:
         also: ids of the faults that give the same numbers.
         seconds: how long it took.
         why: the reason for a ``failed``.
+        line: ``right`` where the planted line is blamed, ``other`` for another one, empty where none is.
+        blamed: the line that is blamed, with its number.
     """
 
     style: str
@@ -54,6 +57,8 @@ class Row:
     also: tuple[str, ...]
     seconds: float
     why: str
+    line: str = ""
+    blamed: str = ""
 
     @property
     def detected(self) -> bool:
@@ -106,10 +111,14 @@ def _row(style: ModuleType, variant: Any, path: Path, options: list[str]) -> Row
         verdict, why = report.verdict.value, report.why
         named = tuple(fault.id for fault in report.faults)
         also = tuple(fault.id for fault in report.alternatives)
+        blamed = report.line
     except click.ClickException as error:
-        verdict, named, also, why = "usage", (), (), error.format_message()
+        verdict, named, also, why, blamed = "usage", (), (), error.format_message(), None
     seconds = time.perf_counter() - started
-    return Row(style_name(style), variant.kind, variant.label, variant.faults, verdict, named, also, seconds, why)
+    line = "" if blamed is None else "right" if is_planted(blamed, style.SOURCE, variant.source) else "other"
+    words = "" if blamed is None else f"{blamed.line}: {blamed.code}"
+    who = (style_name(style), variant.kind, variant.label, variant.faults)
+    return Row(*who, verdict, named, also, seconds, why, line, words)
 
 
 BESIDE_SPEC = {"--layout": 1, "--init": 1, "--mask-argument": 1, "--weights": 1, "--call": 1}
@@ -139,7 +148,7 @@ def summary(rows: list[Row]) -> str:
             named = sum(row.detected and row.named_rightly for row in faulty)
             lines.append(
                 f"{kind}s: {len(faulty)} files, detected {detected / len(faulty):.1%}, "
-                f"named rightly {named / len(faulty):.1%}"
+                f"named rightly {named / len(faulty):.1%}" + (f", {lines_in_words(faulty)}" if kind == "fault" else "")
             )
     alarms = sum(row.verdict != Verdict.RIGHT for row in right)
     lines.append(f"right: {len(right)} files, false alarms {alarms}")
@@ -150,24 +159,44 @@ def summary(rows: list[Row]) -> str:
         for row in rows
         if row.missed
     ]
+    lines += [
+        f"  line: {row.style} / {row.label} -> {row.blamed or 'none'}"
+        for row in rows
+        if row.kind == "fault" and row.detected and row.line != "right"
+    ]
     return "\n".join(lines)
+
+
+def lines_in_words(faulty: list[Row]) -> str:
+    """What share of the faults is blamed on the right line, and on another."""
+    of = [row for row in faulty if row.detected]
+    counts = Counter(row.line for row in of)
+    total = max(len(of), 1)
+    return f"the right line blamed {counts['right'] / total:.1%}, another {counts['other'] / total:.1%}"
 
 
 def table(rows: list[Row]) -> str:
     """A Markdown table: one line a style, and one a fault."""
-    lines = ["| style | files | detected | named | false alarms |", "| --- | ---: | ---: | ---: | ---: |"]
+    lines = ["| style | files | detected | named | right line | false alarms |", "| --- |" + " ---: |" * 5]
     for style in dict.fromkeys(row.style for row in rows):
         faulty = [row for row in rows if row.style == style and row.kind != "right"]
         alarms = sum(row.missed for row in rows if row.style == style and row.kind == "right")
         right = sum(row.style == style and row.kind == "right" for row in rows)
         detected, named = sum(row.detected for row in faulty), sum(not row.missed for row in faulty)
-        lines.append(f"| {style} | {len(faulty)} | {detected} | {named} | {alarms} of {right} |")
-    lines += ["", "| fault | files | detected | named |", "| --- | ---: | ---: | ---: |"]
+        line = _lines_of([row for row in faulty if row.kind == "fault"])
+        lines.append(f"| {style} | {len(faulty)} | {detected} | {named} | {line} | {alarms} of {right} |")
+    lines += ["", "| fault | files | detected | named | right line |", "| --- |" + " ---: |" * 4]
     counts = Counter(fault for row in rows if row.kind == "fault" for fault in row.planted)
     for fault, count in sorted(counts.items()):
         mine = [row for row in rows if row.kind == "fault" and fault in row.planted]
-        lines.append(f"| {fault} | {count} | {sum(r.detected for r in mine)} | {sum(not r.missed for r in mine)} |")
+        detected, named = sum(r.detected for r in mine), sum(not r.missed for r in mine)
+        lines.append(f"| {fault} | {count} | {detected} | {named} | {_lines_of(mine)} |")
     return "\n".join(lines)
+
+
+def _lines_of(rows: list[Row]) -> str:
+    detected = [row for row in rows if row.detected]
+    return f"{sum(row.line == 'right' for row in detected)} of {len(detected)}"
 
 
 def main() -> None:
