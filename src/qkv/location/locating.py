@@ -99,7 +99,18 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         return source.not_reached(place, reached) or source.line_of(place, stage)
     operation = frontier.operation(blamed.operation)
-    return source.wrong_number(place, operation, _right_numbers(right)) or source.line_of(place, stage)
+    numbers = {**_right_numbers(right), "axis": _key_axes(frontier, blamed.operation)}
+    return source.wrong_number(place, operation, numbers) or source.line_of(place, stage)
+
+
+def _key_axes(frontier: Frontier, operation: int) -> Sequence[int]:
+    """Where the axis of the keys stands in what an operation is given, counted from either end."""
+    for value in frontier.flow.operands(operation):
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.axes.count("key") == 1:
+            place = sight.axes.index("key")
+            return place, place - len(sight.axes)
+    return ()
 
 
 def _right_numbers(right: Run) -> Mapping[str, Sequence[float]]:

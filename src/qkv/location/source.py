@@ -79,7 +79,7 @@ class Source:
         return min((line for line in lines if line >= place.line), default=None)
 
     def not_reached(self, place: Place, reached: set[int]) -> int | None:
-        """The line of a condition in a place's function under which scores would have been hidden; None for none.
+        """The line for which scores are not hidden in a place's function, though it could: a condition, or a call.
 
         Args:
             place: a place in the function.
@@ -92,8 +92,19 @@ class Source:
                 for statement in node.body
                 for call in ast.walk(statement)
             ):
-                return node.lineno
+                return self._handed(function, node.test) or node.lineno
         return None
+
+    def _handed(self, function: ast.FunctionDef | None, condition: ast.expr) -> int | None:
+        """The line of the one call of a function that hands over what a condition asks for; None where none does."""
+        if function is None:
+            return None
+        arguments = [one.arg for one in [*function.args.args, *function.args.kwonlyargs]]
+        asked = [one.id for one in ast.walk(condition) if isinstance(one, ast.Name) and one.id in arguments]
+        calls = list(self._calls(function))
+        if len(asked) != 1 or len(calls) != 1:
+            return None
+        return next(self._arguments(function, asked[0]), calls[0].lineno)
 
     def wrong_number(self, place: Place, operation: Operation, right: Values) -> int | None:
         """The line on which a number is set that an operation computes with, where that line is the wrong one.
@@ -104,10 +115,12 @@ class Source:
         Args:
             place: where the operation stands.
             operation: the operation.
-            right: what names hold when they are right, by role; under ``*``, ``/`` and ``scale`` what may be multiplied
-                by, divided by, and handed over.
+            right: what names hold when they are right, by role; under ``*``, ``/``, ``scale`` and ``axis`` what may be
+                multiplied by, divided by, and handed over.
         """
         for written, given, how in _operands(self.node(place), operation):
+            if how == "axis" and isinstance(written, ast.Name) and right.get("axis") and given not in right["axis"]:
+                return next(self._settings(written.id, place), None)
             names = [node for node in ast.walk(written) if isinstance(node, ast.Name | ast.Attribute)]
             if not isinstance(given, int | float) or _among(given, right.get(how, ())):
                 continue
@@ -135,7 +148,15 @@ class Source:
             ]
             if lines and call_role_of(name) != odd:
                 return max(lines)
-        return None
+        anywhere = [
+            node.lineno
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Name)
+            and call_role_of(node.value.id) == odd
+            and all(isinstance(target, ast.Name) and call_role_of(target.id) != odd for target in node.targets)
+        ]
+        return anywhere[0] if len(anywhere) == 1 else None
 
     def names_it(self, place: Place, odd: str) -> bool:
         """Whether an array is used under its own name where another belongs: ``weights @ keys``."""
@@ -144,15 +165,35 @@ class Source:
         return any(call_role_of(name) == odd for name in names)
 
     def _settings(self, name: str, place: Place) -> Iterator[int]:
-        """The lines on which a name or an attribute is set, in the scope that the place sees."""
-        kind = ast.ClassDef if "." in name else ast.FunctionDef
-        for scope in [*(node for node in reversed(self._around(place)) if isinstance(node, kind)), self.tree]:
-            lines = list(_assignments(scope, name))
-            if kind is ast.FunctionDef and scope is not self.tree:
-                lines = [line for line in lines if line < place.line]
-            if lines:
-                yield from lines
-                return
+        """The lines on which a name or an attribute is set: in its scope, by a call of its function, or for all."""
+        if "." not in name:
+            function = self._function(place)
+            lines = [] if function is None else list(_assignments(function, name))
+            lines = [line for line in lines if line < place.line]
+            if function is not None and not lines:
+                lines = list(self._arguments(function, name))
+        else:
+            classes = [node for node in reversed(self._around(place)) if isinstance(node, ast.ClassDef)]
+            lines = [line for node in classes[:1] for line in _assignments(node, name)]
+        yield from lines or _assignments(self.tree, name)
+
+    def _arguments(self, function: ast.FunctionDef, name: str) -> Iterator[int]:
+        """The line of what the one call of a function hands over for an argument; none where it isn't told."""
+        arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
+        calls = list(self._calls(function))
+        if name not in {*arguments, *(one.arg for one in function.args.kwonlyargs)} or len(calls) != 1:
+            return
+        yield from (keyword.value.lineno for keyword in calls[0].keywords if keyword.arg == name)
+        skipped = 1 if arguments[:1] == ["self"] else 0
+        place = arguments.index(name) - skipped if name in arguments else len(calls[0].args)
+        yield from (one.lineno for one in calls[0].args[place : place + 1])
+
+    def _calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
+        """The calls of a function in the file, from elsewhere."""
+        inside = range(function.lineno, (function.end_lineno or function.lineno) + 1)
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and _last_name(node.func) == function.name and node.lineno not in inside:
+                yield node
 
     def _around(self, place: Place) -> list[ast.AST]:
         return [
@@ -162,7 +203,7 @@ class Source:
             and node.lineno <= place.line <= (node.end_lineno or node.lineno)
         ]
 
-    def _function(self, place: Place) -> ast.AST | None:
+    def _function(self, place: Place) -> ast.FunctionDef | None:
         return next((node for node in reversed(self._around(place)) if isinstance(node, ast.FunctionDef)), None)
 
 
@@ -189,8 +230,11 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
             yield from ((*pair, how) for pair in zip(node.args, operation.arguments[skipped:], strict=False))
         case ast.Call():
             for keyword in node.keywords:
+                given = operation.keywords.get(keyword.arg or "")
                 if keyword.arg in OF_STAGE[Stage.SCALE]:
-                    yield keyword.value, operation.keywords.get(keyword.arg), "scale"
+                    yield keyword.value, given, "scale"
+                elif keyword.arg in ("dim", "axis"):
+                    yield keyword.value, given, "axis"
 
 
 def _values(written: ast.expr, wrong: str, right: Values) -> Iterator[float]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.recognition import Sight
 from qkv.vocabulary import Stage
@@ -47,7 +49,18 @@ def blame(frontier: Frontier) -> Blame | None:
         earlier = _odd(frontier, first, made) or _left_out(frontier, first, stage)
         if earlier is not None:
             return earlier
-    return Blame(_unturned(frontier, first), confirmed)
+    return _out_of_order(frontier, first) or Blame(_unturned(frontier, first), confirmed)
+
+
+def _out_of_order(frontier: Frontier, suspect: Suspect) -> Blame | None:
+    """What is done after a softmax that belongs before it: from there on the numbers are those of the fault."""
+    if suspect.weight >= CONFIRMED or frontier.operation(suspect.operation).name != "softmax":
+        return None
+    for number in sorted(frontier.slice):
+        results = frontier.operation(number).results
+        if number > suspect.operation and any(frontier.recognition.faulty[value] is not None for value in results):
+            return Blame(number, confirmed=True)
+    return None
 
 
 def _stands_alone(frontier: Frontier) -> bool:
@@ -83,6 +96,9 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
         sight = None if number in frontier.slice else frontier.sight_of(operation.results)
         if sight is not None and sight.right and sight.stage == stage and not sight.form and _sighted(frontier, number):
             return Blame(number, confirmed=True)
+    nothing_hidden = _hides_nothing(frontier) if stage == Stage.MASK else None
+    if nothing_hidden is not None:
+        return Blame(nothing_hidden, confirmed=True)
     before: list[tuple[int, Sight]] = []
     waiting, seen = _sighted(frontier, suspect.operation), set()
     while waiting:
@@ -98,6 +114,30 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
     value, sight = max(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
     maker = _first_of(frontier, value, sight)
     return None if maker is None else Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+
+
+HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
+"""Operations by which scores are hidden."""
+
+
+def _hides_nothing(frontier: Frontier) -> int | None:
+    """Where a mask that hides nothing is made, or applied; None where no mask is applied."""
+    values = frontier.recognition.recording.values
+    for number in sorted(frontier.slice):
+        operation = frontier.operation(number)
+        made = frontier.sight_of(operation.results)
+        if operation.name not in HIDING or made is None or made.stage not in (Stage.SCORES, Stage.BIAS):
+            continue
+        for mask in frontier.flow.operands(number):
+            if values[mask].dtype == "bool" or not np.any(values[mask].array):
+                wrong = (
+                    maker
+                    for maker in sorted(frontier.flow.behind([mask]))
+                    if not any(map(frontier.recognition.right, frontier.operation(maker).results))
+                    and all(frontier.recognition.right(operand) for operand in frontier.flow.operands(maker))
+                )
+                return next(wrong, number)
+    return None
 
 
 def _sighted(frontier: Frontier, operation: int) -> list[tuple[int, Sight]]:

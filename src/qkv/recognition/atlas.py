@@ -172,9 +172,17 @@ def _hidden(masks: Array, low: Array) -> bool:
 
 
 def _sheets(known: Known, masks: Sequence[Array]) -> Iterator[_Sheet]:
-    """A known array whole, and in parts along each choice of its axes."""
-    array, kept = collapsed(np.asarray(known.array, dtype=np.float64))
-    names = tuple(known.axes[axis] for axis in kept)
+    """A known array whole, and in parts along each choice of its axes; what repeats itself, once and repeated."""
+    array = np.asarray(known.array, dtype=np.float64)
+    small, kept = collapsed(array)
+    yield from _parts(known, small, tuple(known.axes[axis] for axis in kept), masks)
+    long = tuple(axis for axis in range(array.ndim) if array.shape[axis] > 1)
+    if len(long) > len(kept):
+        whole = array.reshape([array.shape[axis] for axis in long])
+        yield from _parts(known, whole, tuple(known.axes[axis] for axis in long), masks)
+
+
+def _parts(known: Known, array: Array, names: Names, masks: Sequence[Array]) -> Iterator[_Sheet]:
     hidden = None
     if known.maskable and masks and array.size == np.size(known.array):
         hidden = np.stack([np.broadcast_to(~mask, np.shape(known.array)).reshape(array.shape) for mask in masks])

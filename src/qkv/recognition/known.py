@@ -136,7 +136,8 @@ def _scored(run: Run) -> Iterator[Known]:
             # By the key's position alone: a whole row is moved, and the weights stay.
             position = np.asarray(run.token_positions()[1], dtype=float)
             by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * position
-            yield Known("alibi bias", Stage.BIAS, ("head", "key"), by_key[:, 0])
+            alone = np.broadcast_to(by_key[None, :, 0], (len(biased), *by_key[:, 0].shape))
+            yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
             yield Known("biased scores", Stage.BIAS, PAIRS, capped + by_key, (1.0, LOG2_E), maskable=True)
 
 

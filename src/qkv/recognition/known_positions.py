@@ -25,7 +25,8 @@ def position_knowns(run: Run) -> Iterator[Known]:
         yield Known("alibi slopes", Stage.BIAS, ("head",), slopes, (1.0, -1.0))
         yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0))
         for far in (distance, -np.abs(distance)):
-            yield Known("alibi bias", Stage.BIAS, PAIRS[1:], slopes[:, None, None] * far, (1.0, -1.0))
+            bias = np.broadcast_to(slopes[:, None, None] * far, (run.inputs.batch, len(slopes), *distance.shape))
+            yield Known("alibi bias", Stage.BIAS, PAIRS, bias, (1.0, -1.0))
     if run.spec.rope is not None:
         yield from _rope(run, run.spec.rope, query, key)
 

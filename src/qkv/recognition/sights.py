@@ -235,13 +235,13 @@ def _as_booleans(array: Array) -> Iterator[tuple[str, Array]]:
 def _same_mask(keeps: Array, known: Array, axes: Names) -> Names | None:
     """The names of a mask's axes where it is this one, an axis of one entry standing for all; None where it isn't."""
     small, kept = collapsed(keeps)
-    other, left = collapsed(known)
     if small.ndim == 0:
         return None
-    for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
-        # The other way round, the mask of the future is that of the past.
-        last = kept[-1] == keeps.ndim - 1 and names[-1] == "key"
-        if last and np.array_equal(other.reshape(-1)[index], small):
-            by_axis = dict(zip(kept, names, strict=True))
-            return tuple(by_axis.get(axis, REPEATED) for axis in range(keeps.ndim))
+    for other, left in (collapsed(known), (known, tuple(range(known.ndim)))):
+        for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
+            # The other way round, the mask of the future is that of the past.
+            last = kept[-1] == keeps.ndim - 1 and names[-1] == "key"
+            if last and np.array_equal(other.reshape(-1)[index], small):
+                by_axis = dict(zip(kept, names, strict=True))
+                return tuple(by_axis.get(axis, REPEATED) for axis in range(keeps.ndim))
     return None
