@@ -189,6 +189,31 @@ def test_the_code_of_a_library_is_the_users_where_it_is_the_candidate(write: Cal
     ]
 
 
+def test_a_method_inherited_from_a_library_is_the_users(write: Callable[[str], str]) -> None:
+    source = """
+    from transformers import LlamaConfig
+    from transformers.models.llama.modeling_llama import LlamaMLP
+
+    class Attention(LlamaMLP):
+        def __init__(self):
+            super().__init__(LlamaConfig(hidden_size=6, intermediate_size=10, num_attention_heads=2))
+    """
+    host = Host()
+    host.open(f"{write(source)}:Attention")
+    host.build({})
+    recording = host.call(Call([X], watched=True)).recording
+    assert recording is not None
+    assert {place.function for place in recording.places} == {"LlamaMLP.forward", "SiLUActivation.forward"}
+
+
+def test_where_no_code_is_the_users_there_is_no_place() -> None:
+    host = Host()
+    host.open(torch.nn.Linear(6, 6))
+    recording = host.call(Call([X], watched=True)).recording
+    assert recording is not None
+    assert [(one.name, one.place) for one in recording.operations] == [("linear", None)]
+
+
 def test_a_fused_attention_of_torch_is_one_operation(write: Callable[[str], str]) -> None:
     source = """
     from torch import nn
@@ -222,3 +247,12 @@ def test_a_watched_call_of_a_small_module_is_quick(write: Callable[[str], str]) 
         host.call(Call([X], watched=True))
         times.append(time.perf_counter() - started)
     assert min(times) < 0.2, "a bound with room for a busy machine; it takes some 10 ms"
+
+
+def test_places_are_in_the_text_that_a_file_is_judged_by(write: Callable[[str], str]) -> None:
+    path = write("import torch\ndef attention(x):\n    return x + x\n")
+    host = Host()
+    host.open(f"{path}:attention", b"import torch\n\n\ndef attention(x):\n    return torch.exp(x) - x\n")
+    recording = host.call(Call([X], watched=True)).recording
+    assert recording is not None
+    assert [(one.line, one.code) for one in recording.places] == [(5, "torch.exp(x)"), (5, "torch.exp(x) - x")]

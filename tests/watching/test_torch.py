@@ -127,7 +127,7 @@ def test_places(watch: Watch) -> None:
                 parts = [head(x) for head in self.heads]
                 weights = self.weigh(scores(query, torch.cat(parts, dim=-1)))
                 weights = weights + 0; out: torch.Tensor = weights @ x
-                for row in out:
+                for row in (half := out / 2):
                     pass
                 x += out
                 x[0] = 1
@@ -147,7 +147,8 @@ def test_places(watch: Watch) -> None:
         (10, "Base.weigh", "(\n            s / 2\n        ).softmax(-1)", ""),
         (24, "Attention.forward", "weights + 0", "weights"),
         (24, "Attention.forward", "weights @ x", "out"),
-        (25, "Attention.forward", "out", ""),
+        (25, "Attention.forward", "out / 2", "half"),
+        (25, "Attention.forward", "half := out / 2", "half"),
         (27, "Attention.forward", "x += out", "x"),
         (28, "Attention.forward", "x[0] = 1", "x[0]"),
     ]

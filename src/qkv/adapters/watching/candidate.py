@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from qkv.adapters.parts import slots
 from qkv.adapters.recording import Recording
-from qkv.adapters.signatures import original
+from qkv.adapters.signatures import calling_method, original
 from qkv.adapters.watching.leaves import given, held
 from qkv.adapters.watching.places import Places
 from qkv.adapters.watching.recorder import Recorder
@@ -27,7 +27,7 @@ class CandidateWatch:
     """
 
     def __init__(self, module: ModuleType | None, value: Any, file: str) -> None:
-        files = {file, getattr(module, "__file__", None), _source(value)}
+        files = {file, getattr(module, "__file__", None), *_sources(value)}
         self._built = Recorder(Places([one for one in files if one]))
         self._recorder = self._built
 
@@ -59,10 +59,9 @@ class CandidateWatch:
         return self._recorder.recording(returned)
 
 
-def _source(value: Any) -> str | None:
-    """The file that a candidate's code stands in, which may be another than the one that names it."""
-    value = original(getattr(value, "__func__", value))
-    try:
-        return inspect.getsourcefile(inspect.unwrap(value) if inspect.isroutine(value) else type(value))
-    except (TypeError, OSError):
-        return None
+def _sources(value: Any) -> Iterator[str | None]:
+    """The files of a candidate's class and of what runs when it is called, which may be others than its own."""
+    method = calling_method(value)
+    for one in (value if inspect.isroutine(value) else type(value), inspect.unwrap(original(method))):
+        with contextlib.suppress(TypeError, OSError):
+            yield inspect.getsourcefile(one)

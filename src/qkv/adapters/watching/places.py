@@ -19,6 +19,11 @@ from qkv.adapters.recording import Place
 from qkv.adapters.tracebacks import is_own
 
 _STORES = ("register_buffer", "register_parameter")
+"""Methods that assign to the attribute named by their first argument."""
+_LIBRARIES = ("torch", "numpy", "qkv")
+"""Packages that stay libraries even where a class of theirs is the candidate: what they do is what is watched."""
+_CALLING = str(Path(__file__).with_name("candidate.py"))
+"""The file of qkv that calls candidates."""
 _INNER = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
 
@@ -26,13 +31,14 @@ class Places:
     """The places of one recording, each once.
 
     Args:
-        files: files that are the user's wherever they stand. Where one lies in an installed package, all of that
-            package is the user's.
+        files: files that are the user's wherever they stand. Where one lies in an installed package other than torch,
+            NumPy and qkv, all of that package is the user's.
     """
 
     def __init__(self, files: Collection[str] = ()) -> None:
-        self._files = frozenset(files)
-        self._packages = tuple(package for file in files for package in _package(file))
+        homes = {file: _package(file) for file in files}
+        self._files = frozenset(file for file, home in homes.items() if home is None or home.name not in _LIBRARIES)
+        self._packages = tuple(f"{homes[file]}{os.sep}" for file in self._files if homes[file] is not None)
         self._users: dict[str, bool] = {}
         self._numbers: dict[tuple[CodeType, int], int] = {}
         self.found: list[Place] = []
@@ -52,9 +58,9 @@ class Places:
         return known
 
     def users_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost frame of the user's, from this one outwards."""
+        """The innermost frame of the user's, from this one outwards; that which calls qkv itself is none."""
         while frame is not None and not self.is_users(frame.f_code.co_filename):
-            frame = frame.f_back
+            frame = None if frame.f_code.co_filename == _CALLING else frame.f_back
         return frame
 
     def number(self, frame: FrameType) -> int:
@@ -75,13 +81,13 @@ def _roots() -> tuple[str, ...]:
     return tuple(path for path in paths if path)
 
 
-def _package(file: str) -> list[str]:
-    """The folder of the installed package that a file stands in, with a separator at its end; none for other files."""
-    path = Path(file)
+def _package(file: str) -> Path | None:
+    """The folder of the installed package that a file stands in; None for other files."""
     for root in map(Path, _roots()):
-        if path.is_relative_to(root) and len(path.relative_to(root).parts) > 1 and "qkv" not in path.parts:
-            return [f"{root / path.relative_to(root).parts[0]}{os.sep}"]
-    return []
+        if Path(file).is_relative_to(root):
+            name, *inside = Path(file).relative_to(root).parts
+            return root / name if inside else None
+    return None
 
 
 def _place(frame: FrameType) -> Place:
@@ -127,19 +133,14 @@ def _text(node: ast.expr | ast.stmt, lines: Sequence[str]) -> str:
 
 
 def _target(node: Any, lines: Sequence[str]) -> str:
-    """What the statement around a node assigns to, as it is written."""
-    while not isinstance(node, ast.stmt):
+    """What the statement around a node, or ``:=``, assigns to, as it is written."""
+    while not isinstance(node, ast.stmt | ast.NamedExpr | ast.Lambda):
         node = node.parent
-    if isinstance(node, ast.Assign):
-        return " = ".join(_text(one, lines) for one in node.targets)
-    if isinstance(node, ast.AugAssign | ast.AnnAssign):
-        return _text(node.target, lines)
-    return _stored(node)
-
-
-def _stored(statement: ast.stmt) -> str:
-    """The attribute that ``self.register_buffer("mask", ...)`` assigns to: ``self.mask``; empty for all else."""
-    match statement:
+    match node:
+        case ast.Assign():
+            return " = ".join(_text(one, lines) for one in node.targets)
+        case ast.AugAssign() | ast.AnnAssign() | ast.NamedExpr():
+            return _text(node.target, lines)
         case ast.Expr(ast.Call(ast.Attribute(owner, method), [ast.Constant(str(name)), *_])) if method in _STORES:
-            return f"{ast.unparse(owner)}.{name}"
+            return f"{_text(owner, lines)}.{name}"
     return ""

@@ -101,8 +101,10 @@ class Recorder:
             run: does it.
             frame: where it is called.
         """
-        users = self.places.users_frame(frame) if not (self.full or self._busy) else None
-        if users is None or not self._wanted(frame, users):
+        if self.full or self._busy:
+            return run()
+        users = self.places.users_frame(frame)
+        if not self._wanted(frame, users):
             return run()
         begun = self._guarded(partial(self._begin, name, args, kwargs))
         result = run()
@@ -182,7 +184,7 @@ class Recorder:
         finally:
             self._busy = False
 
-    def _wanted(self, frame: FrameType | None, users: FrameType) -> bool:
+    def _wanted(self, frame: FrameType | None, users: FrameType | None) -> bool:
         """Whether an operation is the user's, and not a layer of torch's that gives its weights their first values."""
         if self.during == "call":
             return True
@@ -222,7 +224,7 @@ class Recorder:
                 return f"{type(value).__name__} of {len(value)}"
         return cut(repr(value))
 
-    def _end(self, begun: _Begun, result: Any, users: FrameType) -> None:
+    def _end(self, begun: _Begun, result: Any, users: FrameType | None) -> None:
         made = list(arrays_in(result))
         changed = [one for one in begun.operands if not self._is_as_before(one)]
         if begun.in_place and not made and not changed:
@@ -234,7 +236,8 @@ class Recorder:
         if self._operations_left < 0:
             raise _Full
         numbers = [self._take(one) for one in made]
-        draft = _Draft(begun.name, self.places.number(users), begun.arguments, begun.keywords, numbers,
+        place = None if users is None else self.places.number(users)
+        draft = _Draft(begun.name, place, begun.arguments, begun.keywords, numbers,
                        begun.in_place or bool(changed), self.during)  # fmt: skip
         self._drafts.append(draft)
         if draft.in_place:
