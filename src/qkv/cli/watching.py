@@ -44,8 +44,10 @@ def keep_judging(
     def say(doing: str) -> None:
         click.echo(f"{datetime.now():%H:%M:%S}  {doing} {file.name}", err=quiet)
 
-    host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit)
-    framework: tuple[str, ...] = ()
+    def started(*ahead: str) -> HostProcess:
+        return HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit, ahead=ahead).start()
+
+    host, framework = started(), ""
     try:
         while True:
             saves = _saves(file)
@@ -58,9 +60,8 @@ def keep_judging(
             show(report)
             if RECEIVED:
                 raise KeyboardInterrupt
-            framework = (report.candidate.framework,) if report.candidate.framework else framework
-            host = HostProcess(time_limit=request.time_limit, memory_limit=request.memory_limit, ahead=framework)
-            host.start()
+            framework = report.candidate.framework or framework
+            host = started(framework) if framework else started()
             say("waiting for changes to")
             next(saved for saved in saves if saved and file.is_file())
     finally:
