@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
+from qkv.adapters.texts import script_of
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -28,6 +29,7 @@ from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.repair import Bench, patch_for
 from qkv.report import CandidateWords, Report, Verdict
 from qkv.request import Request
+from qkv.scripts import explained
 from qkv.settling import Trial, settle
 from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
@@ -135,22 +137,27 @@ def _fields_of(spec: AttentionSpec) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in OPEN_IN_A_FILE or value != untouched[name]}
 
 
-def judge(request: Request, host: Hosting | None = None) -> Report:
+def _unseen(trial: Trial, diagnosis: Diagnosis) -> None:
+    """Nothing: nobody wants to see the candidate while it can be called."""
+
+
+def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, Diagnosis], None] = _unseen) -> Report:
     """The report on a request.
 
     Args:
         request: what is asked.
         host: who holds the candidate; by default a process of its own for a file, this process for an object.
+        seen: is given the reading of the candidate that is judged, and what was diagnosed, while it can be called.
     """
     spec_from_mapping(request.given)
     request.check_sizes()
     asked_of_calls = {
         "gradients": request.gradients, "length": request.length, "dtype": request.dtype, "sweep": request.sweep,
     }  # fmt: skip
-    dump = is_dump(request.target)
-    if dump and any(asked_of_calls.values()):
-        names = ", ".join(name for name, asked in asked_of_calls.items() if asked)
-        raise SpecError(f"{names}: only what can be called can be asked for it, and {request.target} is a dump")
+    dump, script = is_dump(request.target), script_of(request.target)
+    if (dump or script is not None) and any(asked_of_calls.values()):
+        names, kind = ", ".join(name for name, asked in asked_of_calls.items() if asked), "dump" if dump else "script"
+        raise SpecError(f"{names}: only what can be called can be asked for it, and {request.target} is a {kind}")
     if request.tensors and not dump:
         raise SpecError(f"tensors are named for a dump, and {request.target} is none. Leave --tensor out")
     if dump:
@@ -158,7 +165,9 @@ def judge(request: Request, host: Hosting | None = None) -> Report:
     if host is None:
         host = request.host()
     try:
-        return _judged(host, request)
+        if script is not None:
+            return explained(script, host, request.command("check")).report
+        return _judged(host, request, seen)
     finally:
         host.close()
 
@@ -195,13 +204,14 @@ def of_dump(request: Request, verb: str) -> DumpRequest:
     )
 
 
-def _judged(host: Hosting, request: Request) -> Report:
+def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], None] = _unseen) -> Report:
     words, repeat = CandidateWords(name=request.name, file=request.file), request.command("check")
     try:
         facts = host.open(request.to_open, request.source)
         words = words_of(facts)
         trial, diagnosis = _decided(settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
+        seen(trial, diagnosis)
         line = located(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
         if report.verdict is Verdict.WRONG:

@@ -19,6 +19,7 @@ from qkv.adapters import choosing
 from qkv.adapters.replaced import with_builtins
 from qkv.adapters.sources import parsed_file, syntax_error
 from qkv.adapters.targets import existing_file, split_target
+from qkv.adapters.texts import is_notebook, text_of
 from qkv.adapters.tracebacks import ELSEWHERE, raised
 from qkv.errors import CandidateError, nearest
 
@@ -71,8 +72,10 @@ def load(target: str, source: bytes | None = None) -> Loaded:
     path, name = split_target(target)
     typed = path
     tree: ast.Module | None
-    if path.lower().endswith(".py"):
+    if path.lower().endswith((".py", ".ipynb")):
         file = existing_file(path)
+        if source is None and is_notebook(path):
+            source = text_of(path).source.encode()
         _hold_to(file, source)
         parsed = tree = parsed_file(file, path, source)
         module = _import_file(file, path, parsed)

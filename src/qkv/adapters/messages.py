@@ -249,11 +249,13 @@ class Binding:
         name: the variable.
         value: the array's number in the recording.
         after: how many operations there had been by then.
+        line: the statement's line.
     """
 
     name: str
     value: int
     after: int
+    line: int = 0
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ class ScriptRun:
         bound: each time a variable was given an array.
         error: what ended it early, in a line: ``RuntimeError: size mismatch``; empty where it ran to its end.
         line: where that was raised.
+        clash: why the operation that raised is impossible, where the shapes of its arrays are why.
         skipped: lines of the statements that were left out, since a package that they need isn't installed.
         printed: the end of what it printed.
     """
@@ -273,6 +276,7 @@ class ScriptRun:
     bound: Sequence[Binding] = ()
     error: str = ""
     line: int = 0
+    clash: str = ""
     skipped: Sequence[int] = ()
     printed: str = ""
 

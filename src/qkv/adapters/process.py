@@ -120,6 +120,7 @@ class HostProcess:
 
     def script(self, path: str, source: str) -> ScriptRun:
         """What a plain script did (see `Host.script`)."""
+        self.start()
         self._target, self._name = path, Path(path).name
         done: ScriptRun = self._ask("script", path, source, expected=ScriptRun)
         return done

@@ -12,7 +12,7 @@ from qkv.errors import CandidateError, nearest
 
 _MANY = 200
 """Files in a folder from which on none is likely to be what a name was meant for."""
-_FILE = re.compile(r"^(?P<path>.+\.py)(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
+_FILE = re.compile(r"^(?P<path>.+\.(?:py|ipynb))(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
 _NAMED = re.compile(r"^(?P<path>.+?):(?P<name>[A-Za-z_][\w.]*)$", re.DOTALL)
 _IMPORT_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 
@@ -46,10 +46,7 @@ def _not_python(path: str) -> CandidateError:
         return CandidateError(f"{path} is a directory", hint=hint)
     if not place.exists():
         return _no_such_file(path)
-    if place.suffix == ".ipynb":
-        hint = f"make a Python file of it: jupyter nbconvert --to script {path}"
-    else:
-        hint = "give a file whose name ends in .py, and the name in it after a colon: file.py:Attention"
+    hint = "give a file whose name ends in .py, and the name in it after a colon: file.py:Attention"
     return CandidateError(f"{path} is not a Python file", hint=hint)
 
 

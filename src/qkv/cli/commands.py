@@ -10,6 +10,7 @@ import click
 COMMANDS = {
     "check": "is this attention right? if not: where, which fault, and the repair",
     "demo": "a wrong attention being named, with its report",
+    "explain": "the code line by line: what each makes, in which shape, right or wrong",
     "faults": "the faults that are known, and what each does",
     "identify": "which attention is this? read from outside, without any spec",
     "shapes": "the shape of every stage, before anything runs",

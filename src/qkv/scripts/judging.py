@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from qkv.adapters.scripts.texts import Text
+from qkv.adapters.texts import Text
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import CLOSE, Known
 from qkv.scripts.masking import masking

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from qkv.adapters.scripts.texts import Text
+from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Array, Known
@@ -38,6 +38,15 @@ def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) 
     said = f"{words}: token {seen} may look at {tokens}, where it should see {', '.join(map(str, range(seen + 1)))}"
     made = step.made if fault == "causal-inverted" else _made_at(reading, step)
     yield Finding(fault, made, said, instead, mix)
+
+
+def is_causal(mix: Mix) -> bool:
+    """Whether a mix lets each token see itself and earlier ones, and no other."""
+    if mix.visible is None:
+        return False
+    rows = mix.visible.reshape(-1, *mix.visible.shape[-2:])[0]
+    chosen = slice(None) if mix.token is None else [mix.token]
+    return rows.shape[0] == rows.shape[1] and bool(np.array_equal(rows[chosen], np.tri(len(rows))[chosen] > 0))
 
 
 def _made_at(reading: Reading, step: Known) -> int:

@@ -68,11 +68,23 @@ class _Reader:
     def _leaf(self, value: int) -> None:
         """Nothing; an array that nothing noted has made: a row of tokens, as a loop takes it out."""
         array = self.reading.array(value)
+        if array.ndim == 0:
+            self.roots[value] = self._row_with(value, float(array))
         for known in reversed(self.knowns):
             sight = sight_of(array, known) if known.kind != "mask" else None
             if sight is not None:
                 self._take(value, sight)
                 return
+
+    def _row_with(self, value: int, number: float) -> list[int]:
+        """The latest row of weights or scores that has this number in it, as a loop takes them out one by one."""
+        for other in range(value - 1, -1, -1):
+            sight = self.sights.get(other)
+            if sight is None or sight.known.kind not in ("weights", "scores"):
+                continue
+            if self.reading.array(other).ndim == 1 and number in self.reading.array(other):
+                return [other]
+        return []
 
     # --- one operation ------------------------------------------------------------------------------------------------
 
@@ -111,10 +123,13 @@ class _Reader:
         """Nothing; says of operands that nothing is known of what they are, since a product is made of them."""
         operands = [one for one in given if self.reading.array(one).ndim >= 1]
         for side, operand in enumerate(operands[: 3 if operation.name in FUSED else 2]):
+            if operand not in self.sights and operand not in self.reading.made_by:
+                self._leaf(operand)
             if operand in self.sights:
                 continue
             origin = self._origin(operand)
             if origin in self.sights:
+                self._resight(origin, operand)
                 continue
             others = [one for one in operands if one != operand]
             kind = self._kind(operation, operand, origin, side, others[0] if others else None)
@@ -194,8 +209,7 @@ class _Reader:
 
     def _resight(self, origin: int, operand: int) -> None:
         """Nothing; the views between what has become known and where it is used are known too."""
-        known = self.sights.get(origin)
-        value, seen = operand, []
+        known, seen, value = self.sights.get(origin), list[int](), operand
         while value != origin:
             seen.append(value)
             value = self.reading.parents.get(value, [origin])[0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from qkv.adapters.messages import Binding
 from qkv.adapters.recording import Array, Operation, Recording, Ref, Value
-from qkv.adapters.scripts.noting import Child, Node
+from qkv.adapters.scripts.noting import Child, Each, Node
 from qkv.adapters.values import dtype_name, is_tensor, to_float64
 
 MOST_OPERATIONS = 20_000
@@ -37,6 +37,8 @@ class Notes:
         self._operations: list[Operation] = []
         self._bound: list[Binding] = []
         self._last: dict[int, Any] = {}
+        arguments = [one for node in nodes for one in (*node.arguments, *node.keywords.values())]
+        self._each: dict[int, list[Any]] = {one.number: [] for one in arguments if isinstance(one, Each)}
         self._held: dict[int, tuple[Any, int]] = {}
         self._objects: list[Any] = []
         self._bytes, self._complete = 0, True
@@ -67,6 +69,8 @@ class Notes:
             self._changed(number, node, value)
         else:
             self._last[number] = self._made(number, node, value)
+        if number in self._each:
+            self._each[number].append(self._last.get(number))
         self._bind(node, self._last.get(number))
         self._complete = len(self._operations) < MOST_OPERATIONS and self._bytes < MOST_BYTES
 
@@ -74,7 +78,7 @@ class Notes:
         values = made if isinstance(made, list) and len(made) == len(node.binds) else [made] * len(node.binds)
         for name, value in zip(node.binds, values, strict=False):
             if isinstance(value, Ref):
-                self._bound.append(Binding(name, value.value, len(self._operations)))
+                self._bound.append(Binding(name, value.value, len(self._operations), node.place.line))
 
     def _made(self, number: int, node: Node, value: Any) -> Any:
         """What an expression made; an operation where that is an array that nothing noted has made before."""
@@ -86,7 +90,8 @@ class Notes:
         changed = self._changes(arguments)
         name = name or node.operation
         if fresh or changed or (name in COMPARING and (node.callee or name == "eq")):
-            arguments = [one for one in (*arguments, *weights) if not isinstance(one, _Other)]
+            arguments = [_plain(one) for one in (*arguments, *weights) if not isinstance(one, _Other)]
+            keywords = {word: _plain(one) for word, one in keywords.items()}
             self._operations.append(Operation(name, number, arguments, keywords, [*fresh, *changed], bool(changed)))
         return made
 
@@ -98,6 +103,9 @@ class Notes:
     def _resolved(self, argument: Any) -> Any:
         if isinstance(argument, Child):
             return self._last.get(argument.number)
+        if isinstance(argument, Each):
+            made, self._each[argument.number] = self._each[argument.number], []
+            return made
         if isinstance(argument, tuple | list):
             return type(argument)(self._resolved(one) for one in argument)
         return argument
@@ -125,8 +133,10 @@ class Notes:
         before = self._held.get(id(value))
         made = self._argument(value, node.place.target)
         if isinstance(made, Ref) and (before is None or before[1] != made.value):
+            arguments = [_plain(one) for one in arguments]
             self._operations.append(Operation(node.operation, number, arguments, {}, [made.value], in_place=True))
-            self._bound.append(Binding(node.place.target.partition("[")[0], made.value, len(self._operations)))
+            name = node.place.target.partition("[")[0]
+            self._bound.append(Binding(name, made.value, len(self._operations), node.place.line))
         self._last[number] = made
 
     def _argument(self, value: Any, name: str = "") -> Any:
@@ -161,6 +171,13 @@ class _Other:
         torch = sys.modules.get("torch")
         self.is_layer = torch is not None and isinstance(value, torch.nn.Module)
         self.value = value if self.is_layer else None
+
+
+def _plain(argument: Any) -> Any:
+    """An argument with None for what is neither an array nor a scalar."""
+    if isinstance(argument, list | tuple):
+        return type(argument)(_plain(one) for one in argument)
+    return None if isinstance(argument, _Other) else argument
 
 
 def _is_array(value: Any) -> bool:

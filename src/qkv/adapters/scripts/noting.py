@@ -28,6 +28,13 @@ class Child:
 
 
 @dataclass(frozen=True)
+class Each:
+    """All that an expression made in turn: the elements of a generator."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Node:
     """One expression of the script, or one statement that changes an array in place.
 
@@ -193,10 +200,15 @@ class Noting(ast.NodeTransformer):
             return node
         return self._noted(node, node, "getitem", [self._argument(node.value), self._argument(node.slice)])
 
+    def visit_ListComp(self, node: ast.ListComp) -> Any:
+        """A note on the list."""
+        self.generic_visit(node)
+        return self._noted(node, node, "list", [])
+
     def visit_Call(self, node: ast.Call) -> Any:
         """A note on what a call returns."""
         self.generic_visit(node)
-        callee, name = self._argument(node.func), "call"
+        callee, name = self._argument(node.func), getattr(node.func, "id", "call")
         arguments = [self._argument(one) for one in node.args]
         if isinstance(callee, Child):
             called = self.nodes[callee.number]
@@ -233,6 +245,9 @@ class Noting(ast.NodeTransformer):
             return [self._argument(one) for one in node.elts]
         if isinstance(node, ast.Starred):
             return self._argument(node.value)
+        if isinstance(node, ast.GeneratorExp):
+            element = self._argument(node.elt)
+            return Each(element.number) if isinstance(element, Child) else None
         try:
             return ast.literal_eval(node)
         except (ValueError, TypeError, SyntaxError):

@@ -16,6 +16,7 @@ from qkv.adapters.loading import leave_no_bytecode
 from qkv.adapters.messages import ScriptRun
 from qkv.adapters.scripts.notes import Notes
 from qkv.adapters.scripts.noting import NOTE, Noting
+from qkv.adapters.shaping.failing import shape_clash
 from qkv.adapters.tracebacks import one_line
 
 
@@ -55,7 +56,7 @@ class _Script:
         rewritten = [noting.visit(statement) for statement in tree.body]
         notes = Notes(noting.nodes)
         setattr(module, NOTE, notes)
-        error, line = "", 0
+        error, line, clash = "", 0, ""
         for statement, used in zip(rewritten, names, strict=True):
             try:
                 self._run_statement(statement, used, module, flags)
@@ -63,8 +64,9 @@ class _Script:
                 break
             except BaseException as raised:  # noqa: BLE001 - whatever a script raises is its own affair
                 error, line = one_line(raised), self._line_of(raised)
+                clash = shape_clash(raised, lambda path: path == self.path, {})
                 break
-        return ScriptRun(notes.recording(), notes.bound(), error, line, self.skipped)
+        return ScriptRun(notes.recording(), notes.bound(), error, line, clash, self.skipped)
 
     def _run_statement(self, statement: Any, used: set[str], module: ModuleType, flags: int) -> None:
         body = statement if isinstance(statement, list) else [statement]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import decode_source
 from pathlib import Path
+from typing import Any
 
 from qkv.adapters.choosing import speaks_of_attention, words_of
-from qkv.adapters.scripts.notebooks import cell_of, source_of_notebook
+from qkv.adapters.notebooks import cell_of, source_of_notebook
 from qkv.adapters.sources import parsed_file
 from qkv.adapters.targets import existing_file
+from qkv.errors import CandidateError
 
 _QUERY = {"q", "query", "queries", "xq"}
 _PRODUCTS = {"matmul", "softmax", "einsum", "dot", "bmm", "mm", "inner", "tensordot", "scaled_dot_product_attention"}
@@ -64,10 +67,19 @@ def text_of(file: str) -> Text:
     return Text(file, path, decoded(path.read_bytes()))
 
 
+def script_of(target: Any) -> Text | None:
+    """The script that a target is; None for a name in a file, an object, or a file in which an attention is defined."""
+    if not isinstance(target, str | Path) or not str(target).lower().endswith((".py", ".ipynb")):
+        return None
+    try:
+        text = text_of(str(Path(target).expanduser()))
+    except CandidateError:
+        return None  # whoever opens it says why
+    return text if is_script(ast.parse(text.source)) else None
+
+
 def decoded(source: bytes) -> str:
     """A source as Python decodes it."""
-    from importlib.util import decode_source
-
     return decode_source(source)
 
 

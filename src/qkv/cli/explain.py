@@ -1,0 +1,65 @@
+"""``qkv explain``: somebody's code with, beside each line, what it makes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
+from qkv.cli.options import given_fields, in_flags, spec_options
+from qkv.errors import SpecError
+
+if TYPE_CHECKING:
+    from qkv.report.anatomy import Anatomy
+
+
+@click.command("explain")
+@click.argument("target", metavar="FILE.py[:NAME] | NOTEBOOK.ipynb[:NAME]", required=False)
+@spec_options
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+@candidate_options
+def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
+    """Show the code with what each line makes: the stage, the shape by axes, the matrix product, right or wrong.
+
+    A plain script or a notebook is run as it stands, and the attention found in its variables.
+
+    Exit code: 0 right, 1 wrong, 2 bad usage, 3 undecided, 4 could not be run.
+    """
+    if target is None or not target.strip():
+        raise click.UsageError("which file? qkv explain my_script.py, or qkv explain my_attention.py:Attention")
+    from qkv.cli.ending import put
+    from qkv.explainer import explain
+    from qkv.request import Request
+
+    given, whole = given_fields(options)
+    request = Request(
+        target=target,
+        given=given,
+        whole_spec=whole,
+        conventions=conventions_from(options),
+        seed=options["seed"],
+        time_limit=options["time_limit"],
+        memory_limit=options["memory_limit"],
+        tensors=tensors_from(options["tensors"]),
+        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["explain"] else "",
+    )
+    try:
+        anatomy = explain(request)
+    except SpecError as error:
+        raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
+    put(_text(anatomy, form, verbose))
+    raise SystemExit(anatomy.report.exit_code)
+
+
+def _text(anatomy: Anatomy, form: str, verbose: bool) -> str:
+    if form == "json":
+        from qkv.report.anatomy import anatomy_to_json
+
+        return encodable_json(anatomy_to_json(anatomy))
+    from qkv.report.anatomy_text import anatomy_text
+    from qkv.report.terminal import terminal
+
+    return anatomy_text(anatomy, terminal(), verbose=verbose)

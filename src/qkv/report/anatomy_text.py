@@ -1,0 +1,76 @@
+"""The anatomy in the terminal: the code, beneath or beside each line what it makes, and then the report."""
+
+from __future__ import annotations
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from qkv.report.anatomy import Anatomy, CodeLine, Made
+from qkv.report.plain import encodable, harmless
+from qkv.report.terminal import report_text
+
+BESIDE = 130
+"""Columns from which on there is room for the notes beside the code."""
+
+_MARKS = {"right": ("✓", "green"), "wrong": ("✗", "bold red"), "": ("", "")}
+
+
+def anatomy_text(anatomy: Anatomy, console: Console, *, verbose: bool = False) -> str:
+    """The anatomy as the console's encoding, width and colours have it."""
+    shown: Anatomy = harmless(anatomy)
+    table = _beside(shown) if console.width >= BESIDE else _beneath(shown)
+    with console.capture() as captured:
+        console.print(table)
+    code = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return encodable(code + "\n\n", console.encoding or "utf-8") + report_text(anatomy.report, console, verbose=verbose)
+
+
+def _beside(anatomy: Anatomy) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(ratio=5, overflow="fold")
+    table.add_column(width=1)
+    table.add_column(ratio=6, overflow="fold")
+    for line, before in _with_last(anatomy):
+        if line.cell != before:
+            table.add_row("", Text(f"cell {line.cell}", "bold"))
+        mark, style = _MARKS[line.mark]
+        table.add_row(str(line.line), Text(line.code), Text(mark, style), _notes(line))
+    return table
+
+
+def _beneath(anatomy: Anatomy) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(ratio=1, overflow="fold")
+    for line, before in _with_last(anatomy):
+        if line.cell != before:
+            table.add_row("", Text(f"cell {line.cell}", "bold"))
+        table.add_row(str(line.line), Text(line.code))
+        mark, style = _MARKS[line.mark]
+        notes = _notes(line)
+        if notes.plain:
+            table.add_row(Text(mark, style), notes)
+    return table
+
+
+def _with_last(anatomy: Anatomy) -> list[tuple[CodeLine, int]]:
+    """Each line with the cell of the line before it."""
+    cells = [0, *(line.cell for line in anatomy.lines)]
+    return list(zip(anatomy.lines, cells, strict=False))
+
+
+def _notes(line: CodeLine) -> Text:
+    parts = [_made(made) for made in line.makes]
+    notes = Text("\n").join(parts)
+    if line.note:
+        notes = Text("\n").join([*parts, Text(line.note, "red")])
+    return notes
+
+
+def _made(made: Made) -> Text:
+    text = Text(str(made), "cyan")
+    if made.product:
+        text.append(f"\n  {made.product}   {made.numbers}", "dim")
+    return text

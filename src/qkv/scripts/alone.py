@@ -1,0 +1,117 @@
+"""One row of all context vectors against the same token's context vector computed alone, one token at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from qkv.errors import QkvError
+from qkv.masks import Causal, Everything
+from qkv.oracle import Inputs
+from qkv.oracle.one_token import one_token
+from qkv.scripts.known import Array, Known, close
+from qkv.scripts.mixes import Mix
+from qkv.spec import AttentionSpec
+
+LONGEST = 256
+"""Tokens; the slow loop takes long beyond."""
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What comparing row by row has shown.
+
+    Attributes:
+        batch: the sequence of the first row that is wrong.
+        token: its token.
+        expected: its context vector, computed alone.
+        got: the script's.
+        wrong: which rows are wrong, of that sequence; none where all are right.
+        weights: its row of weights in one head, as it should be and as it is; None where they can't be told.
+    """
+
+    batch: int
+    token: int
+    expected: Array
+    got: Array
+    wrong: Sequence[bool]
+    weights: tuple[Array, Array] | None
+
+
+def against_alone(mix: Mix, causal: bool) -> Alone | None:
+    """Each context vector against the one computed alone, the first that differs in front; None where that can't be done.
+
+    Args:
+        mix: the script's weights and values.
+        causal: whether tokens are meant to see themselves and earlier ones only; a mask of the script's own is taken as
+            it is otherwise.
+    """
+    if mix.query is None or mix.key is None or mix.product is None:
+        return None
+    query, key, value = (_plain(one) for one in (mix.query, mix.key, mix.value))
+    got = _plain(mix.context)
+    if query is None or key is None or value is None or got is None or key.shape[-2] > LONGEST:
+        return None
+    if query.shape[-1] != key.shape[-1] or got.shape != (*query.shape[:-1], value.shape[-1]):
+        return None
+    spec = AttentionSpec(
+        num_heads=query.shape[1], head_dim=query.shape[-1], value_dim=value.shape[-1], out_proj=False,
+        scale=None if mix.projected else 1.0, mask=Causal() if causal else Everything(),
+    )  # fmt: skip
+    inputs = Inputs(query=query, key=key, value=value)
+    if mix.visible is not None and not causal:
+        visible = _spread(mix.visible)
+        inputs = inputs.but(may_attend=visible)
+    try:
+        return _first_difference(mix, spec, inputs, got)
+    except QkvError:
+        return None
+
+
+def _spread(mask: Array) -> Array:
+    """A mask as ``(batch, head, query, key)``."""
+    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if mask.ndim != 3 else mask[:, None]
+
+
+def _first_difference(mix: Mix, spec: AttentionSpec, inputs: Inputs, got: Array) -> Alone:
+    tokens = range(got.shape[2]) if mix.token is None else [mix.token]
+    for batch in range(got.shape[0]):
+        expected = {token: np.array(one_token(spec, inputs, batch=batch, query=token)) for token in tokens}
+        own = {token: got[batch, :, token].reshape(-1) for token in tokens}
+        wrong = [not close(own[token], expected[token]) for token in tokens]
+        if any(wrong) or batch == got.shape[0] - 1:
+            token = tokens[wrong.index(True) if any(wrong) else 0]
+            weights = _weights(mix, spec, inputs, batch, token)
+            return Alone(batch, token, expected[token], own[token], wrong, weights)
+    raise QkvError("there is no sequence")
+
+
+def _weights(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, token: int) -> tuple[Array, Array] | None:
+    """A token's weights in the first head: one-hot values, mixed alone, are the weights themselves."""
+    own = _plain(mix.weights)
+    if own is None:
+        return None
+    query, key = inputs.query, inputs.key
+    assert query is not None
+    assert key is not None
+    length = key.shape[-2]
+    one_hot = np.broadcast_to(np.eye(length), (*key.shape[:2], length, length))
+    expected = one_token(
+        spec.but(value_dim=length), Inputs(query=query, key=key, value=one_hot), batch=batch, query=token
+    )
+    rows = own.swapaxes(-1, -2) if mix.context.over == "query" else own
+    if rows.shape[-2:] != (query.shape[-2], length):
+        return None
+    return np.array(expected)[:length], rows[batch, 0, token]
+
+
+def _plain(known: Known) -> Array | None:
+    """A known array as ``(batch, head, token, channel)``."""
+    array = known.array.astype(float)
+    if known.axes[:2] == ("batch", "head") and array.ndim == 4:
+        return array
+    if array.ndim == 3:
+        return array[:, None] if known.axes[0] == "batch" else array[None]
+    return array[None, None] if array.ndim == 2 else None

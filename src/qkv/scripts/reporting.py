@@ -1,0 +1,182 @@
+"""The report on a plain script: run by a host, read, judged, and put into the document that every report is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.messages import Hosting, ScriptRun
+from qkv.adapters.notebooks import cell_of
+from qkv.adapters.texts import Text
+from qkv.errors import CandidateError
+from qkv.report import CandidateWords, Disagreement, NamedFault, Report, RowPair, SourceLine, Verdict
+from qkv.report.anatomy import Anatomy
+from qkv.scripts.alone import Alone, against_alone
+from qkv.scripts.anatomy import line_of, lines_of
+from qkv.scripts.findings import Finding
+from qkv.scripts.judging import Judgement, judged
+from qkv.scripts.masking import is_causal
+from qkv.scripts.reading import Reading
+from qkv.scripts.slips import slip_of
+from qkv.scripts.walking import read
+
+_ALL_ROWS = "every row is wrong: it is the shared inputs, or the way the weights are made"
+
+
+def explained(text: Text, host: Hosting, repeat: str) -> Anatomy:
+    """A script's lines with what each makes, and the verdict on it.
+
+    Args:
+        text: the script.
+        host: who runs it.
+        repeat: the command that does it again.
+    """
+    try:
+        run = host.script(str(text.path), text.source)
+    except CandidateError as error:  # it broke a limit, or ended the process that ran it
+        return Anatomy(_stopped(text, error, repeat), ())
+    reading = read(run)
+    judgement = judged(reading, text)
+    report = _report(text, run, reading, judgement, repeat)
+    return Anatomy(report, lines_of(text, reading, judgement.findings))
+
+
+def words_of_script(text: Text, framework: str = "", dtype: str = "") -> CandidateWords:
+    """What is judged, in words."""
+    kind = "notebook" if text.cells else "script"
+    return CandidateWords(Path(text.file).stem, text.file, 0, kind, framework, dtype)
+
+
+def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, repeat: str) -> Report:
+    base: dict[str, Any] = {
+        "candidate": words_of_script(text, *_framework(reading)),
+        "assumptions": [*judgement.assumptions, *_skipped(text, run)],
+        "repeat": repeat,
+        "printed": run.printed,
+    }
+    findings = [_fault(one) for one in judgement.findings]
+    first = judgement.findings[0] if findings else None
+    if first is not None:
+        base |= {"faults": findings, "line": _source_line(text, line_of(reading, first), first)} | _shown(
+            first, judgement
+        )
+    if run.error:
+        return _failed(text, run, first, base)
+    if first is not None:
+        return Report(Verdict.WRONG, **base)
+    if judgement.open:
+        hint = "to have a function or a class judged, name it: qkv check FILE.py:NAME"
+        return Report(Verdict.UNDECIDED, why=judgement.open, hint=hint, **base)
+    compared = [against_alone(mix, causal=is_causal(mix)) for mix in judgement.mixes]
+    if any(one is not None and any(one.wrong) for one in compared):
+        why = (
+            "a context vector differs from the one that is computed alone, one token at a time, and no reason was found"
+        )
+        return Report(Verdict.UNDECIDED, why=why, **base)
+    base["assumptions"] = [*_worth(compared), *base["assumptions"]]
+    return Report(Verdict.RIGHT, spread="every row is right", **base)
+
+
+def _worth(compared: Sequence[Alone | None]) -> Iterator[str]:
+    """What was compared, in sentences."""
+    rows = sum(len(one.wrong) for one in compared if one is not None)
+    if rows:
+        yield f"{rows} context {'vector equals' if rows == 1 else 'vectors equal'} the one computed alone, token by token"
+    elsewhere = sum(one is None for one in compared)
+    if elsewhere:
+        yield f"{elsewhere} more were followed step by step only"
+
+
+def _failed(text: Text, run: ScriptRun, first: Finding | None, base: dict[str, Any]) -> Report:
+    """The report on a script that raised: the line and, of shapes, why they don't fit."""
+    why = f"it stops at {text.place(run.line)}: {run.error}" if run.line else f"it could not be run: {run.error}"
+    hint = run.clash.partition(": ")[2] if run.clash else ""
+    if run.error.startswith("EOFError"):
+        hint = "take out input(): nobody is there to type"
+    if first is None and run.line:
+        base["line"] = SourceLine(*_where(text, run.line), text.lines[run.line - 1].strip())
+    return Report(Verdict.FAILED, why=why, hint=hint, **base)
+
+
+def _fault(finding: Finding) -> NamedFault:
+    slip = slip_of(finding.fault)
+    return NamedFault(slip.id, slip.stage, slip.title, f"{finding.said}.", finding.instead, "", 0.0)
+
+
+def _source_line(text: Text, line: int, finding: Finding) -> SourceLine | None:
+    if not 0 < line <= len(text.lines):
+        return None
+    return SourceLine(*_where(text, line), text.lines[line - 1].strip())
+
+
+def _where(text: Text, line: int) -> tuple[str, int]:
+    """File and line; of a notebook the cell and the line in it."""
+    if not text.cells:
+        return text.file, line
+    cell, within = cell_of(text.cells, line)
+    return f"{text.file} cell {cell}", within
+
+
+def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
+    """Where it shows: the first row that differs from the token computed alone, and its weights."""
+    mix = first.mix
+    causal = mix is not None and (is_causal(mix) or first.fault.startswith(("causal", "mask")))
+    alone = None if mix is None else against_alone(mix, causal)
+    if mix is None or alone is None or not any(alone.wrong):
+        return {}
+    return {
+        "first_disagreement": _disagreement(alone),
+        "rows": list(_rows(alone)),
+        "spread": _spread(alone),
+        "wrong": [list(alone.wrong)],
+    }
+
+
+def _disagreement(alone: Alone) -> Disagreement:
+    channel = int(np.argmax(~np.isclose(alone.got, alone.expected, rtol=1e-4, atol=1e-6)))
+    key = None
+    if alone.weights is not None:
+        off = ~np.isclose(alone.weights[1], alone.weights[0], rtol=1e-4, atol=1e-6)
+        key = int(np.argmax(off)) if off.any() else None
+    return Disagreement(
+        "the script's own numbers", alone.batch, None, alone.token, key, channel,
+        float(alone.expected[channel]), float(alone.got[channel]),
+    )  # fmt: skip
+
+
+def _rows(alone: Alone) -> Iterator[RowPair]:
+    if alone.weights is not None and not np.allclose(*alone.weights, rtol=1e-4, atol=1e-6, equal_nan=False):
+        yield RowPair(f"weights of token {alone.token}, computed alone and in the script", *alone.weights)
+    yield RowPair(f"context of token {alone.token}, computed alone and in the script", alone.expected, alone.got)
+
+
+def _spread(alone: Alone) -> str:
+    rows = [row for row, wrong in enumerate(alone.wrong) if wrong]
+    if len(alone.wrong) == 1:
+        return ""
+    if len(rows) == len(alone.wrong):
+        return _ALL_ROWS
+    if len(rows) == 1:
+        return f"row {rows[0]} is wrong and the others are right: it is that token's row of weights"
+    return f"rows {', '.join(map(str, rows))} are wrong"
+
+
+def _framework(reading: Reading) -> tuple[str, str]:
+    names = {value.dtype for value in reading.run.recording.values if value.dtype.startswith(("float", "bfloat"))}
+    return "", next(iter(names)) if len(names) == 1 else ""
+
+
+def _skipped(text: Text, run: ScriptRun) -> list[str]:
+    if not run.skipped:
+        return []
+    places = ", ".join(text.place(line) for line in run.skipped)
+    return [f"left out, since a package is not installed: {places}"]
+
+
+def _stopped(text: Text, error: CandidateError, repeat: str) -> Report:
+    """The report on a script that ended its process, or broke a limit."""
+    words = words_of_script(text)
+    return Report(Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
