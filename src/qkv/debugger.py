@@ -211,6 +211,7 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         words = words_of(facts)
         trial, diagnosis = _decided(settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
+        bench = Bench(host, request.to_open, trial, request.source) if _may_be_patched(request, trial) else None
         seen(trial, diagnosis)
         line = located(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
@@ -219,22 +220,26 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         report = with_gradients(report, trial) if request.gradients else report
         if request.length is not None:
             report = with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
-        return _with_patch(report, trial, host, request) if request.patch_seconds else report
+        return report if bench is None else _with_patch(report, bench, request)
     except CandidateError as error:
         return failed(words, error, repeat)
 
 
-def _with_patch(report: Report, trial: Trial, host: Hosting, request: Request) -> Report:
-    """The report with a repair of the file, where it is wrong, its numbers say when it is not, and one is found."""
-    if report.verdict is not Verdict.WRONG or not request.file or not (trial.wrong or trial.changed):
+def _may_be_patched(request: Request, trial: Trial) -> bool:
+    """Whether a repair is looked for: in a file, and where its numbers say when it is right."""
+    return request.patch_seconds > 0 and bool(request.file) and (trial.wrong or bool(trial.changed))
+
+
+def _with_patch(report: Report, bench: Bench, request: Request) -> Report:
+    """The report with a repair of the file, where it is wrong and one is found in time."""
+    if report.verdict is not Verdict.WRONG:
         return report
 
     def is_right(source: bytes) -> bool:
         again = replace(request, source=source, patch_seconds=0.0, advance=lambda share: None)
-        return _judged(host, again).verdict is Verdict.RIGHT
+        return _judged(bench.host, again).verdict is Verdict.RIGHT
 
-    patch = patch_for(report, Bench(host, request.to_open, trial), is_right, request.patch_seconds)
-    return replace(report, patch=patch)
+    return replace(report, patch=patch_for(report, bench, is_right, request.patch_seconds))
 
 
 def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:

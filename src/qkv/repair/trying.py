@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from qkv.adapters.binding import NotApplicable
 from qkv.adapters.messages import Hosting
 from qkv.adapters.process import HostProcess
@@ -18,32 +20,43 @@ CALL_LIMIT = 2.0
 
 @dataclass
 class Bench:
-    """Tries edited texts of one candidate.
+    """Tries edited texts of one candidate, which has to be as it was judged when this is made.
 
     Attributes:
         host: who holds it.
         target: what the host opens.
         trial: the reading it was judged under, with the probes it failed.
+        source: the text it was judged by; None where that is what its file holds.
     """
 
     host: Hosting
     target: str
     trial: Trial
+    source: bytes | None = None
 
     def __post_init__(self) -> None:
-        """Puts the probes in order: those that it failed first, the cheap ones first."""
+        """Puts the probes in order, those that it failed and the cheap ones first; notes which arrays it was given."""
         seen = sorted(self.trial.observations, key=lambda one: (one.comparison.agrees, one.cost))
         self._probes = [observation.probe for observation in seen]
+        judged = self.host.state()
+        self._open(self.source)
+        fresh = self.host.state()
+        self._given = {name: array for name, array in judged.items() if not np.array_equal(array, fresh[name])}
+        self.host.assign(self._given)
 
     def passes(self, source: bytes) -> bool:
         """Whether the candidate gives the right numbers with this text as its file's."""
         trial = replace(self.trial, observations=[], refused=[], changed=set())
         with contextlib.suppress(CandidateError, NotApplicable), _in_a_hurry(self.host):
-            self.host.open(self.target, source)
-            if trial.built_with is not None:
-                self.host.build(trial.built_with)
+            self._open(source)
+            self.host.assign(self._given)
             return all(trial.observe(probe).comparison.agrees for probe in self._probes) and not trial.changed
         return False
+
+    def _open(self, source: bytes | None) -> None:
+        self.host.open(self.target, source)
+        if self.trial.built_with is not None:
+            self.host.build(self.trial.built_with)
 
 
 @contextlib.contextmanager
