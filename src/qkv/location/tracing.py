@@ -64,10 +64,14 @@ def _out_of_order(frontier: Frontier, suspect: Suspect) -> Blame | None:
 
 
 def _stands_alone(frontier: Frontier) -> bool:
-    """Whether no other place is as suspicious as the first."""
+    """Whether no operation on another line is as suspicious as the first."""
     first, *others = frontier.suspects
-    place = frontier.operation(first.operation).place
-    return all(other.weight < first.weight or frontier.operation(other.operation).place == place for other in others)
+    place = frontier.place(first.operation)
+    alike = (frontier.place(other.operation) for other in others if other.weight == first.weight)
+    return all(
+        place is not None and other is not None and (other.file, other.line) == (place.file, place.line)
+        for other in alike
+    )
 
 
 def _returned(frontier: Frontier) -> Blame | None:

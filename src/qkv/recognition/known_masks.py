@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from qkv.masks import Positions
+from qkv.masks import Positions, SlidingWindow
 from qkv.oracle import Run
 from qkv.oracle.inputs import Array
 from qkv.recognition.known import PAIRS
@@ -36,5 +36,9 @@ def masks_of(run: Run, square: int | None = None) -> Iterator[KnownMask]:
     for part in run.spec.mask.parts():
         if square is not None and getattr(at, "query_document", None) is None and run.inputs.document is not None:
             continue
-        allowed = np.asarray(part.allows(at))
-        yield str(part), PAIRS, np.broadcast_to(allowed, np.broadcast_shapes(allowed.shape, (1, 1, 1, 1)))
+        allowed = {str(part): part.allows(at)}
+        if isinstance(part, SlidingWindow):  # which code makes of two sides
+            allowed["not too far back"] = at.query - at.key < part.size
+            allowed["not too far ahead"] = at.key - at.query < part.size
+        for name, mask in allowed.items():
+            yield name, PAIRS, np.broadcast_to(mask, np.broadcast_shapes(np.shape(mask), (1, 1, 1, 1)))
