@@ -20,7 +20,7 @@ from qkv.adapters.tracebacks import is_own
 
 _STORES = ("register_buffer", "register_parameter")
 """Methods that assign to the attribute named by their first argument."""
-_LIBRARIES = ("torch", "numpy", "qkv")
+_LIBRARIES = ("torch", "numpy")
 """Packages that stay libraries even where a class of theirs is the candidate: what they do is what is watched."""
 _CALLING = str(Path(__file__).with_name("candidate.py"))
 """The file of qkv that calls candidates."""
@@ -31,14 +31,16 @@ class Places:
     """The places of one recording, each once.
 
     Args:
-        files: files that are the user's wherever they stand. Where one lies in an installed package other than torch,
-            NumPy and qkv, all of that package is the user's.
+        files: files that are the user's wherever they stand, but for torch's and NumPy's. Where one lies in an
+            installed package, all of that package is the user's.
     """
 
     def __init__(self, files: Collection[str] = ()) -> None:
         homes = {file: _package(file) for file in files}
-        self._files = frozenset(file for file, home in homes.items() if home is None or home.name not in _LIBRARIES)
-        self._packages = tuple(f"{homes[file]}{os.sep}" for file in self._files if homes[file] is not None)
+        homes = {file: home for file, home in homes.items() if home is None or home.name not in _LIBRARIES}
+        self._files = frozenset(homes)
+        # The rest of qkv is what watches.
+        self._packages = tuple(f"{home}{os.sep}" for home in homes.values() if home is not None and home.name != "qkv")
         self._users: dict[str, bool] = {}
         self._numbers: dict[tuple[CodeType, int], int] = {}
         self.found: list[Place] = []
