@@ -239,7 +239,9 @@ def _with_patch(report: Report, bench: Bench, request: Request) -> Report:
         again = replace(request, source=source, patch_seconds=0.0, advance=lambda share: None)
         return _judged(bench.host, again).verdict is Verdict.RIGHT
 
-    return replace(report, patch=patch_for(report, bench, is_right, request.patch_seconds))
+    # A bar of progress is either that of a long sequence or this one.
+    advance = request.advance if request.length is None else lambda share: None
+    return replace(report, patch=patch_for(report, bench, is_right, request.patch_seconds, advance))
 
 
 def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:

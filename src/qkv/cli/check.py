@@ -38,6 +38,7 @@ LONGEST = 1 << 20
 )
 @click.option("--dtype", type=click.Choice(get_args(DType)), help="the precision to run the candidate in")
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
+@click.option("--fix", is_flag=True, help="write the repair into the file, where one is found with which it is right")
 @click.option("--watch", is_flag=True, help="judge the file again each time that it, or a file it imports, is saved")
 def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **options: Any) -> None:
     """Judge the attention in a file, or in each of several: right, or wrong and why.
@@ -49,13 +50,15 @@ def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **o
     """
     if not targets or not all(target.strip() for target in targets):
         raise click.UsageError("which file? qkv check my_attention.py, or qkv demo to see one judged")
+    if watch and options["fix"]:
+        raise click.UsageError("--watch judges what you save, and --fix would save it too. Leave one of them out")
     if watch:
         _watch(targets, form, verbose, options)
     reports: list[Report] = []
     jobs = _jobs(targets, options)
     for request, other in jobs:
         try:
-            reports.append(_judged(request, other))
+            reports.append(_judged(request, other, fix=options["fix"]))
             text = text_of(reports[-1], form, verbose, alone=len(jobs) == 1)
         except SpecError as error:
             raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
@@ -85,18 +88,28 @@ def _jobs(targets: Sequence[str], options: Mapping[str, Any]) -> list[tuple[Requ
     return [(request_from(target, options), None) for target in targets]
 
 
-def _judged(request: Request, other: str | None = None, host: Hosting | None = None) -> Report:
-    """The report on one candidate or one pair of dumps, with a bar of progress where that takes long."""
+def _judged(request: Request, other: str | None = None, host: Hosting | None = None, *, fix: bool = False) -> Report:
+    """The report on one candidate or one pair of dumps, with a bar of progress where that takes long.
+
+    Raises:
+        SpecError: what is asked can't be asked of it.
+    """
+    from qkv.adapters.dump import is_dump
+    from qkv.cli.fixing import FIXED_SECONDS, SHOWN_SECONDS, fixed
     from qkv.debugger import judge, judge_pair
 
+    if fix and is_dump(request.target):
+        raise SpecError(f"--fix mends code, and {request.target} is a dump")
     if other is not None:
         return judge_pair(request, other)
-    if request.length is None:
+    request = replace(request, patch_seconds=FIXED_SECONDS if fix else SHOWN_SECONDS)
+    if request.length is None and not fix:
         return judge(request, host)
     from qkv.cli.progress import progress_bar
 
-    with progress_bar(f"every row of {request.length:,} tokens") as advance:
-        return judge(replace(request, advance=advance), host)
+    with progress_bar(f"every row of {request.length:,} tokens" if request.length else "repair") as advance:
+        report = judge(replace(request, advance=advance), host)
+    return fixed(report, request, judge) if fix else report
 
 
 def _watch(targets: Sequence[str], form: str, verbose: bool, options: Mapping[str, Any]) -> NoReturn:

@@ -6,3 +6,4 @@ holds it already, and the first that passes them is judged in full, as any candi
 
 from qkv.repair.patches import patch_between as patch_between, patch_for as patch_for
 from qkv.repair.trying import Bench as Bench
+from qkv.repair.writing import write as write

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from qkv.repair.code import Code
 from qkv.repair.search import Suspicion, repaired
 from qkv.repair.trying import Bench
 from qkv.report import Patch, Report
+from qkv.spec import AttentionSpec
 
 
-def patch_for(report: Report, bench: Bench, is_right: Callable[[bytes], bool], seconds: float) -> Patch | None:
+def patch_for(
+    report: Report,
+    bench: Bench,
+    is_right: Callable[[bytes], bool],
+    seconds: float,
+    advance: Callable[[float], None] = lambda share: None,
+) -> Patch | None:
     """The patch of a wrong candidate's file with which it is right; None where none was found in time.
 
     Args:
@@ -20,19 +28,26 @@ def patch_for(report: Report, bench: Bench, is_right: Callable[[bytes], bool], s
         bench: tries edited files.
         is_right: whether an edited file is found right by the same check.
         seconds: how long to look.
+        advance: is told the share of that time that has passed since it was told last.
     """
     file = report.candidate.file
-    rope = report.spec.rope if report.spec is not None else None
-    spec = report.spec
-    known = () if spec is None else (getattr(rope, "base", None), spec.softcap, spec.scale)
     try:
-        code = Code(Path(file).read_bytes(), [number for number in known if number is not None])
+        code = Code(Path(file).read_bytes(), _numbers(report.spec))
     except (OSError, SyntaxError, ValueError):
         return None
     line = report.line.line if report.line is not None and report.line.file == file else None
     suspicion = Suspicion(report.candidate.name, [fault.id for fault in report.faults], line)
-    source = repaired(code, suspicion, bench.passes, is_right, seconds)
-    return None if source is None else patch_between(file, code.data, source)
+    source = repaired(code, suspicion, bench.passes, is_right, seconds, advance)
+    mends = "; ".join(f"{fault.id}: {fault.title}" for fault in report.faults)
+    return None if source is None else replace(patch_between(file, code.data, source), mends=mends)
+
+
+def _numbers(spec: AttentionSpec | None) -> list[float]:
+    """The numbers that a file may have to have in it."""
+    if spec is None:
+        return []
+    numbers = (spec.rope.base if spec.rope else None, spec.softcap, spec.scale)
+    return [float(number) for number in numbers if number is not None]
 
 
 def patch_between(file: str, before: bytes, after: bytes) -> Patch:
@@ -46,4 +61,6 @@ def patch_between(file: str, before: bytes, after: bytes) -> Patch:
         before="".join(old[start:end]).rstrip("\r\n"),
         after="".join(new[to_start:to_end]).rstrip("\r\n"),
         diff="".join(difflib.unified_diff(old, new, file, file)),
+        original=before,
+        edited=after,
     )

@@ -36,6 +36,7 @@ def repaired(
     passes: Callable[[bytes], bool],
     is_right: Callable[[bytes], bool],
     seconds: float,
+    advance: Callable[[float], None] = lambda share: None,
 ) -> bytes | None:
     """The file with the first edit under which it is right; None where none was found in time.
 
@@ -45,11 +46,14 @@ def repaired(
         passes: whether an edited file gives the right numbers on a few inputs; quick.
         is_right: whether it is found right; asked only of what passes.
         seconds: how long to look.
+        advance: is told the share of that time that has passed since it was told last.
     """
-    end = time.monotonic() + seconds
-    seen = {code.data}
+    now = time.monotonic()
+    end, seen = now + seconds, {code.data}
     for change in changes(code, suspicion):
-        if time.monotonic() > end:
+        before, now = now, time.monotonic()
+        advance((now - before) / seconds)
+        if now > end:
             return None
         source = code.edited(change.edits)
         if source is None or source in seen or not _parses(source):

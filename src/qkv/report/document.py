@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -154,7 +154,7 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Patch:
-    """A repair of the candidate's file, with which it was found right.
+    """A repair of the candidate's file, with which it is found right.
 
     Attributes:
         file: the file.
@@ -162,7 +162,10 @@ class Patch:
         before: the first lines that change, as they are; empty where some are only added.
         after: what stands there afterwards.
         diff: the whole change as a unified diff.
+        mends: what was wrong, in words.
         applied: whether the file has been changed.
+        original: the file's bytes as it was judged.
+        edited: its bytes with the repair.
     """
 
     file: str
@@ -170,7 +173,10 @@ class Patch:
     before: str
     after: str
     diff: str
+    mends: str = ""
     applied: bool = False
+    original: bytes = field(default=b"", repr=False)
+    edited: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from qkv.report.document import NamedFault, Report
+from qkv.report.document import NamedFault, Patch, Report
 from qkv.spec import describe, spec_to_mapping
 
 SCHEMA = 1
@@ -45,13 +45,17 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],
         "line": None if report.line is None else asdict(report.line),
-        "patch": None if report.patch is None else asdict(report.patch),
+        "patch": None if report.patch is None else _patch(report.patch),
         "example": None if report.example is None else asdict(report.example),
         "strength": None if report.strength is None else asdict(report.strength),
         "probes": [asdict(probe) for probe in report.probes],
         "repeat": report.repeat,
         "printed": report.printed,
     }
+
+
+def _patch(patch: Patch) -> dict[str, Any]:
+    return {name: value for name, value in asdict(patch).items() if not isinstance(value, bytes)}
 
 
 def _short(fault: NamedFault) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from qkv.report.document import Example, NamedFault, Report, RowPair, SourceLine, Verdict
+from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
 from qkv.report.places import TWO_DUMPS, number, place_of
 from qkv.report.plain import harmless
@@ -85,7 +85,9 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
     if report.line is not None:
         yield "line", _line(report.line)
     for place, fault in enumerate(report.faults):
-        yield "fault" if place == 0 else "and", _fault(fault, room)
+        yield "fault" if place == 0 else "and", _fault(fault, room, mended=report.patch is not None)
+    if report.patch is not None:
+        yield "changed" if report.patch.applied else "change", _patch(report.patch)
     if report.alternatives:
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
@@ -184,13 +186,27 @@ def _code(repair: str, room: int) -> str:
     return "\n".join(lines)
 
 
-def _fault(fault: NamedFault, room: int) -> RenderableType:
+def _patch(patch: Patch) -> RenderableType:
+    """The lines that change, each with its sign; what stands around them is left out."""
+    lines: list[Text] = [Text(f"{patch.file}:{patch.line}")]
+    for line in patch.diff.splitlines()[2:]:
+        if line.startswith(("-", "+")):
+            lines.append(Text(f"  {line[0]} {line[1:].strip()}", style="red" if line[0] == "-" else "green"))
+        elif line.startswith("@@") and len(lines) > 1:
+            lines.append(Text(f"line {line.split()[1].partition(',')[0][1:]} and on", style="dim"))
+    words = f"which mends: {patch.mends}" if patch.applied else "with this it is found right; --fix writes it"
+    return Group(*lines, Text(words, style="dim"))
+
+
+def _fault(fault: NamedFault, room: int, *, mended: bool) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble((fault.id, "bold red"), f"  {fault.title}", (f"  (stage: {fault.stage})", "dim"))
     ]
     if fault.note:
         parts.append(Text(fault.note, style="yellow"))
     parts.append(Text(fault.explanation))
+    if mended:
+        return Group(*parts)
     parts.append(Text("write instead:", style="dim"))
     code = Syntax(
         _code(fault.repair, room - 4), "python", background_color="default", theme="ansi_dark", word_wrap=True

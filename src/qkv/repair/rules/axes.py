@@ -15,7 +15,32 @@ PAIRS = ((1, 2), (-2, -1), (2, 3), (-1, -2), (0, 1), (0, 2), (1, 3))
 """Pairs of axes to try."""
 
 OVER_AN_AXIS = frozenset(
-    ["softmax", "log_softmax", "sum", "mean", "max", "amax", "min", "norm", "var", "cat", "concat", "concatenate", "stack", "repeat_interleave", "repeat", "chunk", "split", "unbind", "unsqueeze", "expand_dims", "cumsum", "flip", "logsumexp", "array_split"]
+    [
+        "softmax",
+        "log_softmax",
+        "sum",
+        "mean",
+        "max",
+        "amax",
+        "min",
+        "norm",
+        "var",
+        "cat",
+        "concat",
+        "concatenate",
+        "stack",
+        "repeat_interleave",
+        "repeat",
+        "chunk",
+        "split",
+        "unbind",
+        "unsqueeze",
+        "expand_dims",
+        "cumsum",
+        "flip",
+        "logsumexp",
+        "array_split",
+    ]
 )
 FROM_THE_TENSOR = ("softmax", "sum", "mean", "amax", "max", "unsqueeze", "unbind", "flip", "cumsum", "log_softmax")
 """Methods whose first argument is an axis."""
