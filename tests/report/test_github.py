@@ -10,6 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from qkv.report import CandidateWords, Report, Verdict
+from qkv.report.document import Patch
 from qkv.report.github import to_github
 
 COMMAND = re.compile(r"::(error|warning|notice) ([^\n]*?)::([^\n]*)\n")
@@ -48,6 +49,14 @@ def test_each_fault_is_an_error_on_the_lines_that_make_it(report: Report) -> Non
     }
     assert "expected 0.2500, got -1.5000" in commands[0][2]
     assert "write instead:\na = 1\nb = 2\n" in commands[0][2]
+
+
+def test_a_change_of_the_own_lines_stands_in_place_of_the_usual_repair(report: Report) -> None:
+    diff = "--- a.py\n+++ a.py\n@@ -7 +7 @@\n-old\n+new\n"
+    patched = replace(report, patch=Patch("a.py", 7, "old", "new", diff))
+    message = read(to_github(patched))[0][2]
+    assert f"it is right with this change:\n{diff}" in message
+    assert "write instead" not in message
 
 
 @pytest.mark.parametrize(

@@ -132,12 +132,21 @@ def _summary(report: Report, rule: Rule, note: str) -> str:
 def _advice(report: Report, rule: Rule) -> str:
     others = ", ".join(fault.id for fault in report.alternatives)
     return _joined(
-        *((rule.explanation, f"write instead:\n{rule.repair}") if rule.repair else ()),
+        rule.explanation if rule.repair else "",
+        _repair(report, rule),
         f"the same numbers would come of: {others}" if others else "",
         report.detail.rstrip(),
         f"try: {report.hint}" if report.hint else "",
         f"held to: {describe(report.spec)}" if report.spec is not None else "",
     )
+
+
+def _repair(report: Report, rule: Rule) -> str:
+    """The change of the user's own lines; where none is known, what is written instead as a rule."""
+    if report.patch is not None:
+        words = "it was changed" if report.patch.applied else "it is right with this change"
+        return f"{words}:\n{report.patch.diff.rstrip()}"
+    return f"write instead:\n{rule.repair}" if rule.repair else ""
 
 
 def _joined(*parts: str) -> str:
