@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qkv.adapters.host import Host
+from qkv.adapters.messages import Call, Cotangent
+
 Watch = Callable[..., Any]
 
 X = np.random.default_rng(0).normal(size=(3, 4))
@@ -269,9 +272,6 @@ def test_building_is_recorded_and_joined_to_the_call(watch: Watch) -> None:
 
 
 def test_weights_that_were_assigned_are_no_longer_those_of_building(watch: Watch, write: Callable[[str], str]) -> None:
-    from qkv.adapters.host import Host
-    from qkv.adapters.messages import Call
-
     source = """
     import torch
     from torch import nn
@@ -380,10 +380,48 @@ def test_a_long_loop_is_cut_off_and_the_call_goes_on(watch: Watch) -> None:
     assert seen.watched.returned[0].array[0, 0] == X[0, 0] + 25_000
 
 
-def test_large_values_are_cut_off(watch: Watch) -> None:
-    seen = watch("import torch\ndef attention(x):\n    return (torch.zeros(10_000_000) + x.sum())[:4]", X)
+def test_large_arrays_are_told_by_their_names(watch: Watch) -> None:
+    seen = watch(
+        """
+        import torch
+        from torch import nn
+
+        class Attention(nn.Module):
+            def __init__(self, length):
+                super().__init__()
+                self.register_buffer("mask", torch.triu(torch.ones(length, length), diagonal=1))
+
+            def forward(self, x):
+                return x @ x.mT + self.mask[:3, :3]
+        """,
+        X, init={"length": 3000},
+    )  # fmt: skip
     assert not seen.recording.complete
-    assert seen.watched.returned[0].array.shape == (4,)
+    assert seen.names() == ["mT", "matmul", "getitem", "add"]
+    assert seen.operation("getitem").arguments[0] == "self.mask (3000, 3000)"
+    np.testing.assert_array_equal(seen.array(seen.operation("getitem").results[0]), np.triu(np.ones((3, 3)), 1))
+
+
+def test_many_values_are_cut_off(watch: Watch) -> None:
+    seen = watch(
+        """
+        import torch
+
+        def attention(x):
+            return x + sum(torch.full((1000, 1000), 1.0 * i)[0, 0] for i in range(20))
+        """,
+        X,
+    )
+    assert not seen.recording.complete
+    assert sum(one.array.nbytes for one in seen.recording.values) <= 64 << 20
+    np.testing.assert_array_equal(seen.watched.returned[0].array, X + 190)
+
+
+def test_a_watched_call_can_be_differentiated(watch: Watch) -> None:
+    seen = watch("import torch\ndef attention(x):\n    y = x * x\n    y += x\n    return y", X,
+                 cotangent=Cotangent("", np.ones((3, 4)), arguments=["0"]))  # fmt: skip
+    np.testing.assert_allclose(seen.watched.of_arguments["0"], 2 * X + 1)
+    assert seen.names() == ["mul", "add"]
 
 
 UNUSUAL = {

@@ -48,7 +48,7 @@ class Places:
     def fork(self) -> Places:
         """The same places, to go on from here by themselves."""
         other = Places(self._files)
-        other._numbers, other.found = dict(self._numbers), list(self.found)
+        other._users, other._numbers, other.found = self._users, dict(self._numbers), list(self.found)
         return other
 
     def is_users(self, file: str) -> bool:

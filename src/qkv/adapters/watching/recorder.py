@@ -22,6 +22,8 @@ from qkv.adapters.watching.spelling import spelled
 MOST_OPERATIONS = 20_000
 MOST_BYTES = 64 << 20
 """Of values in one recording. Where building is recorded, half of each is left for the call."""
+LARGEST = MOST_BYTES // 4
+"""Bytes of one value; larger arrays are told by their name and shape, and what makes them is left out."""
 MOST_ITEMS = 1000
 """Of a list among the arguments, unless it holds arrays."""
 DEEPEST = 8
@@ -207,6 +209,8 @@ class Recorder:
         if isinstance(value, np.generic) and id(value) not in self._numbers:
             value = value.item()
         if is_watched(value):
+            if not self._is_taken(value):
+                return f"{self._names.get(id(value), (None, 'an array'))[1]} {tuple(value.shape)}"
             operands.append(value)
             return Ref(self.number(value))
         if value is None or type(value) in (bool, int, float, str):
@@ -225,7 +229,7 @@ class Recorder:
         return cut(repr(value))
 
     def _end(self, begun: _Begun, result: Any, users: FrameType | None) -> None:
-        made = list(arrays_in(result))
+        made = [one for one in arrays_in(result) if self._is_taken(one)]
         changed = [one for one in begun.operands if not self._is_as_before(one)]
         if begun.in_place and not made and not changed:
             changed = begun.operands[:1]
@@ -242,6 +246,12 @@ class Recorder:
         self._drafts.append(draft)
         if draft.in_place:
             self._changed_by |= {memory(one): draft for one in changed or made}
+
+    def _is_taken(self, array: Any) -> bool:
+        """Whether the contents of an array are taken down: they are not where they alone would fill the recording."""
+        taken = size_of(array) <= LARGEST
+        self.complete &= taken
+        return taken
 
     def _is_as_before(self, array: Any) -> bool:
         return same(self._values[self._numbers[id(array)][1]].numbers, array)
