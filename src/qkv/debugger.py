@@ -13,7 +13,7 @@ from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
-from qkv.adapters.texts import script_of
+from qkv.adapters.texts import is_notebook, script_of, text_of
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -28,6 +28,7 @@ from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.repair import Bench, patch_for
 from qkv.report import CandidateWords, Report, Verdict
+from qkv.report.cells import in_cells
 from qkv.request import Request
 from qkv.scripts import explained
 from qkv.settling import Trial, settle
@@ -167,7 +168,9 @@ def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, 
     try:
         if script is not None:
             return explained(script, host, request.command("check")).report
-        return _judged(host, request, seen)
+        report = _judged(host, request, seen)
+        loaded_notebook = is_notebook(request.file) and report.candidate.line
+        return in_cells(report, text_of(request.file)) if loaded_notebook else report
     finally:
         host.close()
 

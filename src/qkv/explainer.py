@@ -18,6 +18,7 @@ from qkv.recognition import Recognition, Sight, recognise
 from qkv.recognition.arrangement import REPEATED
 from qkv.report import Report, SourceLine
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
+from qkv.report.cells import source_line
 from qkv.request import Request
 from qkv.scripts import explained
 from qkv.settling import Trial
@@ -78,7 +79,7 @@ def _lines(recognition: Recognition, report: Report) -> list[CodeLine]:
                     entry = _made(recognition, operation, value, sight), sight.right
                     here = made.setdefault(place.line, [])
                     here += [entry] if entry not in here else []
-    blamed = report.line.line if report.line is not None and _same_file(report.line, text) else 0
+    blamed = _blamed(text, report.line)
     said = f"{report.faults[0].title}: {report.faults[0].explanation}" if report.faults else report.why
     return [_line(text, number, made.get(number, []), said if number == blamed else "") for number in
             _shown(text, {*made, blamed} - {0})]  # fmt: skip
@@ -100,13 +101,19 @@ def _text_of(recording: Recording, report: Report) -> Text | None:
     if is_notebook(str(path)):
         return text_of(str(path))
     try:
-        return Text(report.candidate.file or str(path), path, decoded(path.read_bytes()))
+        source = decoded(path.read_bytes())
+        return Text(str(path), path, source, source)
     except (OSError, SyntaxError, ValueError):
         return None
 
 
-def _same_file(line: SourceLine, text: Text) -> bool:
-    return Path(line.file).name == text.path.name
+def _blamed(text: Text, line: SourceLine | None) -> int:
+    """The number of the line that a report names; 0 where it names none of this file."""
+    for number in range(1, len(text.lines) + 1) if line is not None else ():
+        here = source_line(text, number)
+        if line is not None and (here.line, Path(here.file).name) == (line.line, Path(line.file).name):
+            return number
+    return 0
 
 
 def _shown(text: Text, lines: set[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,13 +73,14 @@ class Request:
     def name(self) -> str:
         """The candidate's name as far as it is known before it is loaded."""
         if self.from_file:
-            return self.to_open.rpartition(":")[2] if ".py:" in self.to_open or ".py" not in self.to_open else ""
+            return self.to_open.removeprefix(self.file).rpartition(":")[2]
         return str(getattr(self.target, "__name__", type(self.target).__name__))
 
     @property
     def file(self) -> str:
         """The candidate's file; empty for an object."""
-        return self.to_open.partition(".py")[0] + ".py" if self.from_file and ".py" in self.to_open else ""
+        found = re.match(r".+?\.(?:py|ipynb)(?=:|$)", self.to_open) if self.from_file else None
+        return found[0] if found else ""
 
     def check_sizes(self) -> None:
         """Nothing.

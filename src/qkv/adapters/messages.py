@@ -266,10 +266,11 @@ class ScriptRun:
         recording: every array that an expression of it made; the places are those of its own lines.
         bound: each time a variable was given an array.
         error: what ended it early, in a line: ``RuntimeError: size mismatch``; empty where it ran to its end.
-        line: where that was raised.
+        line: where that was raised, or where it ended itself; 0 where it ran to its end.
         clash: why the operation that raised is impossible, where the shapes of its arrays are why.
         skipped: lines of the statements that were left out, since a package that they need isn't installed.
         printed: the end of what it printed.
+        frameworks: what it has imported of ``torch`` and ``numpy``.
     """
 
     recording: Recording
@@ -279,6 +280,7 @@ class ScriptRun:
     clash: str = ""
     skipped: Sequence[int] = ()
     printed: str = ""
+    frameworks: Sequence[str] = ()
 
 
 class Hosting(Protocol):

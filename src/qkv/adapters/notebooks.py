@@ -17,8 +17,8 @@ _RUNS_THE_REST = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics of a whole cell under which its other lines are Python."""
 
 
-def source_of_notebook(text: str, shown: str) -> tuple[str, list[int]]:
-    """The code cells one below the other, and the line that each of them begins at.
+def source_of_notebook(text: str, shown: str) -> tuple[str, str, list[int]]:
+    """The code cells one below the other, as Python and as they are written, and the line that each of them begins at.
 
     Args:
         text: the ``.ipynb`` file.
@@ -30,16 +30,17 @@ def source_of_notebook(text: str, shown: str) -> tuple[str, list[int]]:
     try:
         notebook = json.loads(text)
         cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # before 2015
-        sources = [_python(_code(cell)) for cell in cells if cell["cell_type"] == "code"]
+        written = [_code(cell).rstrip("\n") for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, KeyError, TypeError, IndexError):
         raise CandidateError(f"{shown} is no notebook", hint="save it again in Jupyter, as .ipynb or .py") from None
+    sources = [_python(source) for source in written]
     if not any(source.strip() for source in sources):
         raise CandidateError(f"{shown} has no cell with code", hint="name another file")
     starts, line = [], 1
     for source in sources:
         starts.append(line)
         line += source.count("\n") + 1
-    return "\n".join(sources) + "\n", starts
+    return "\n".join(sources) + "\n", "\n".join(written) + "\n", starts
 
 
 def cell_of(starts: Sequence[int], line: int) -> tuple[int, int]:
@@ -55,7 +56,6 @@ def _code(cell: Any) -> str:
 
 def _python(source: str) -> str:
     """A cell's source with nothing where IPython's own lines stand; lines keep their numbers."""
-    source = source.rstrip("\n")
     lines = source.split("\n")
     first = lines[0].strip()
     if first.startswith("%%"):

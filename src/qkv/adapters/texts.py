@@ -27,18 +27,20 @@ class Text:
         file: the file as given.
         path: where it stands.
         source: its Python; of a notebook all code cells one below the other.
+        written: the same as its author wrote it: a notebook may hold lines that are no Python.
         cells: the line that each cell of a notebook begins at; empty for a script.
     """
 
     file: str
     path: Path
     source: str
+    written: str
     cells: Sequence[int] = ()
 
     @property
     def lines(self) -> list[str]:
         """Its lines."""
-        return self.source.splitlines()
+        return self.written.splitlines()
 
     def place(self, line: int) -> str:
         """Where a line stands, in words: ``mine.py:7``, or ``cell 3, line 2``."""
@@ -60,11 +62,12 @@ def text_of(file: str) -> Text:
     """
     path = existing_file(file)
     if is_notebook(file):
-        source, cells = source_of_notebook(path.read_text(encoding="utf-8", errors="replace"), file)
+        source, written, cells = source_of_notebook(path.read_text(encoding="utf-8", errors="replace"), file)
         parsed_file(path, file, source.encode())
-        return Text(file, path, source, cells)
+        return Text(file, path, source, written, cells)
     parsed_file(path, file)
-    return Text(file, path, decoded(path.read_bytes()))
+    source = decoded(path.read_bytes())
+    return Text(file, path, source, source)
 
 
 def script_of(target: Any) -> Text | None:

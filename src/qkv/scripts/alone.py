@@ -41,7 +41,7 @@ class Alone:
 
 
 def against_alone(mix: Mix, causal: bool) -> Alone | None:
-    """Each context vector against the one computed alone, the first that differs in front; None where that can't be done.
+    """The first context vector that differs from the one computed alone, or the first of all; None where none can be.
 
     Args:
         mix: the script's weights and values.

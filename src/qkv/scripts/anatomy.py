@@ -15,8 +15,15 @@ from qkv.scripts.possible import PRODUCTS
 from qkv.scripts.reading import Reading, refs
 from qkv.shapes import Product, Shape
 
-_STAGES = {"project": "project", "split": "heads", "product": "scores", "scale": "scale", "mask": "mask",
-           "softmax": "softmax", "renormalise": "softmax", "drop": "dropout", "mix": "mix", "merge": "merge"}  # fmt: skip
+_STAGES = {
+    "split": "heads",
+    "product": "scores",
+    "renormalise": "softmax",
+    "drop": "dropout",
+    "given": "",
+    "derived": "",
+}
+"""The stages of moves that have another name."""
 _NAMES = {"scores": "attn_scores", "weights": "attn_weights"}
 MOST_MADE = 4
 """Arrays that are named beside one line; a loop makes the same again and again."""
@@ -85,7 +92,7 @@ def _described(reading: Reading, operation: Operation, value: int, sight: Sight)
     product = _product(reading, operation, sight)
     name = _name(known)
     return Made(
-        name, _STAGES.get(known.move, ""), axes, shape, _note(sight),
+        name, _STAGES.get(known.move, known.move), axes, shape, _note(sight),
         product.names if product else "", product.numbers if product else "",
     )  # fmt: skip
 

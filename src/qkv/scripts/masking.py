@@ -16,7 +16,7 @@ from qkv.scripts.variables import live_values
 
 
 def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
-    """What is wrong with the mask: a causal one lets a token see itself and earlier ones; any other is taken as meant."""
+    """What is wrong with the mask; one that is none of the causal kind is taken as meant."""
     reading, visible = mix.reading, mix.visible
     if visible is None:
         yield from _mask_missing(mix, mixes, text)
@@ -98,12 +98,12 @@ def _causal_fault(rows: Array, chosen: list[int]) -> str | None:
 def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Finding]:
     """Names, comments or a mask that lies about say that the weights are masked, and they aren't."""
     reading = mix.reading
-    said_causal = any(naming.causal_words(name) for name in mix.names())
+    said_causal = any(naming.causal_word(name) for name in mix.names())
     live = live_values(reading, mixes)
     masks = [value for value, sight in reading.sights.items() if sight.known.kind == "mask" and reading.name(value)]
     unused = [] if any(value in live for value in masks) else masks
     elsewhere = any(other.visible is not None for other in mixes) or mixes[-1] is not mix
-    if not said_causal and (elsewhere or not (unused or naming.causal_words(text.source))):
+    if not said_causal and (elsewhere or not (unused or naming.causal_comment(text.source))):
         return
     scores, step = reading.name_of(mix.path[-1]) or "attn_scores", mix.normalised or mix.context
     if unused:
@@ -111,7 +111,7 @@ def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Findin
         said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
         yield Finding("mask-not-applied", step.made, said, f"{scores}.masked_fill({name} == 0, -torch.inf)", mix)
         return
-    word = next((word for name in (*mix.names(), text.source) if (word := naming.causal_words(name))), "causal")
+    word = next((name for name in mix.names() if naming.causal_word(name)), naming.causal_comment(text.source))
     said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"
     instead = f"mask = torch.triu(torch.ones(n, n), diagonal=1).bool()\n{scores}.masked_fill(mask, -torch.inf)"
     yield Finding("causal-missing", step.made, said, instead, mix)

@@ -103,6 +103,15 @@ class Mix:
         """Numbers that one query and one key are multiplied in."""
         return 1 if self.query is None else self.query.array.shape[-1]
 
+    @property
+    def is_torch(self) -> bool:
+        """Whether the script computes in torch."""
+        return "torch" in self.reading.run.frameworks
+
+    def name(self, known: Known, otherwise: str) -> str:
+        """The variable that holds a known array, or what else to call it."""
+        return self.reading.name_of(known) or otherwise
+
     def names(self) -> list[str]:
         """Every variable that holds a step on the way."""
         return [name for one in (self.context, *self.path) if (name := self.reading.name_of(one))]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import tokenize
 
 from qkv.adapters.choosing import words_of
 
@@ -53,7 +56,24 @@ def number_in(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def causal_words(text: str) -> str:
-    """The word by which a text says that tokens see none that come later; empty for none."""
-    found = re.search(r"causal|autoregressive|future|look.?ahead|subsequent", text, re.IGNORECASE)
-    return found[0] if found else ""
+def causal_word(name: str) -> str:
+    """The word by which a name says that tokens see none that come later; empty for none."""
+    found = re.search(r"causal|autoregressive|look_?ahead", name, re.IGNORECASE)
+    return (
+        "" if found is None or re.search(r"non_?causal|not_causal|acausal|no_mask", name, re.IGNORECASE) else found[0]
+    )
+
+
+def causal_comment(source: str) -> str:
+    """The comment that says that the attention is causal; empty where none does, or one speaks of it in passing."""
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            said = token.string.strip("# \t\"'\n")
+            if token.type == tokenize.COMMENT and re.search(r"\bcausal\b", said, re.IGNORECASE):
+                return "" if _IN_PASSING.search(said) else said
+    return ""
+
+
+_IN_PASSING = re.compile(
+    r"\b(not|non|no|without|later|next|then|will|unlike|instead|vs|versus|before|n't|unmasked|full)\b", re.IGNORECASE
+)

@@ -61,6 +61,10 @@ class Reading:
         """The arrays that are a known one or a part of it."""
         return [value for value, sight in self.sights.items() if sight.known is known]
 
+    def knowns(self, kind: str) -> list[Known]:
+        """Every known array of a kind, in the order in which they were found."""
+        return list(dict.fromkeys(sight.known for sight in self.sights.values() if sight.known.kind == kind))
+
     def name_of(self, known: Known) -> str:
         """The variable that holds a known array, or the largest part of it."""
         named = [value for value in self.values_of(known) if self.name(value)]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from qkv.adapters.messages import Hosting, ScriptRun
-from qkv.adapters.notebooks import cell_of
 from qkv.adapters.texts import Text
 from qkv.errors import CandidateError
-from qkv.report import CandidateWords, Disagreement, NamedFault, Report, RowPair, SourceLine, Verdict
+from qkv.report import CandidateWords, Disagreement, NamedFault, Report, RowPair, Verdict
 from qkv.report.anatomy import Anatomy
+from qkv.report.cells import source_line
 from qkv.scripts.alone import Alone, against_alone
 from qkv.scripts.anatomy import line_of, lines_of
 from qkv.scripts.findings import Finding
@@ -53,16 +53,14 @@ def words_of_script(text: Text, framework: str = "", dtype: str = "") -> Candida
 def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, repeat: str) -> Report:
     base: dict[str, Any] = {
         "candidate": words_of_script(text, *_framework(reading)),
-        "assumptions": [*judgement.assumptions, *_skipped(text, run)],
+        "assumptions": [*judgement.assumptions, *_left_out(text, run)],
         "repeat": repeat,
         "printed": run.printed,
     }
     findings = [_fault(one) for one in judgement.findings]
     first = judgement.findings[0] if findings else None
     if first is not None:
-        base |= {"faults": findings, "line": _source_line(text, line_of(reading, first), first)} | _shown(
-            first, judgement
-        )
+        base |= {"faults": findings, "line": source_line(text, line_of(reading, first))} | _shown(first, judgement)
     if run.error:
         return _failed(text, run, first, base)
     if first is not None:
@@ -84,7 +82,7 @@ def _worth(compared: Sequence[Alone | None]) -> Iterator[str]:
     """What was compared, in sentences."""
     rows = sum(len(one.wrong) for one in compared if one is not None)
     if rows:
-        yield f"{rows} context {'vector equals' if rows == 1 else 'vectors equal'} the one computed alone, token by token"
+        yield f"{rows} context vectors were held against those of the same tokens, computed alone: they are equal"
     elsewhere = sum(one is None for one in compared)
     if elsewhere:
         yield f"{elsewhere} more were followed step by step only"
@@ -97,27 +95,13 @@ def _failed(text: Text, run: ScriptRun, first: Finding | None, base: dict[str, A
     if run.error.startswith("EOFError"):
         hint = "take out input(): nobody is there to type"
     if first is None and run.line:
-        base["line"] = SourceLine(*_where(text, run.line), text.lines[run.line - 1].strip())
-    return Report(Verdict.FAILED, why=why, hint=hint, **base)
+        base["line"] = source_line(text, run.line)
+    return Report(Verdict.FAILED if first is None else Verdict.WRONG, why=why, hint=hint, **base)
 
 
 def _fault(finding: Finding) -> NamedFault:
     slip = slip_of(finding.fault)
     return NamedFault(slip.id, slip.stage, slip.title, f"{finding.said}.", finding.instead, "", 0.0)
-
-
-def _source_line(text: Text, line: int, finding: Finding) -> SourceLine | None:
-    if not 0 < line <= len(text.lines):
-        return None
-    return SourceLine(*_where(text, line), text.lines[line - 1].strip())
-
-
-def _where(text: Text, line: int) -> tuple[str, int]:
-    """File and line; of a notebook the cell and the line in it."""
-    if not text.cells:
-        return text.file, line
-    cell, within = cell_of(text.cells, line)
-    return f"{text.file} cell {cell}", within
 
 
 def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
@@ -166,14 +150,16 @@ def _spread(alone: Alone) -> str:
 
 def _framework(reading: Reading) -> tuple[str, str]:
     names = {value.dtype for value in reading.run.recording.values if value.dtype.startswith(("float", "bfloat"))}
-    return "", next(iter(names)) if len(names) == 1 else ""
+    return ", ".join(reading.run.frameworks[:1]), next(iter(names)) if len(names) == 1 else ""
 
 
-def _skipped(text: Text, run: ScriptRun) -> list[str]:
-    if not run.skipped:
-        return []
-    places = ", ".join(text.place(line) for line in run.skipped)
-    return [f"left out, since a package is not installed: {places}"]
+def _left_out(text: Text, run: ScriptRun) -> Iterator[str]:
+    """What was not run, in sentences."""
+    if run.skipped:
+        places = ", ".join(text.place(line) for line in run.skipped)
+        yield f"left out, since a package is not installed: {places}"
+    if run.line and not run.error:
+        yield f"it ends itself at {text.place(run.line)}: what comes after that was not run"
 
 
 def _stopped(text: Text, error: CandidateError, repeat: str) -> Report:

@@ -31,8 +31,10 @@ _OWN = (
         "transpose-forgotten",
         "scores",
         "the second matrix of the scores is not transposed",
-        "A score is the dot product of two tokens: a row of the first matrix with a row of the second. A matrix product takes "
-        "rows with columns, so the second matrix has to be turned. That it runs at all is because it has as many tokens as "
+        "A score is the dot product of two tokens: a row of the first matrix with a row of the second. A "
+        "matrix product takes "
+        "rows with columns, so the second matrix has to be turned. That it runs at all is because it has as "
+        "many tokens as "
         "channels.",
         "attn_scores = queries @ keys.T",
     ),
@@ -54,14 +56,16 @@ _OWN = (
         "elementwise-mix",
         "mix",
         "weights and values are multiplied with * where @ is meant",
-        "A context vector is the sum of all values, each times its weight; * multiplies number by number and sums nothing.",
+        "A context vector is the sum of all values, each times its weight; * multiplies number by number and "
+        "sums nothing.",
         "context = attn_weights @ values",
     ),
     Slip(
         "value-turned",
         "mix",
         "the values are transposed before they are mixed",
-        "A row of weights has one number for each token, so it goes with the rows of the values. That the other way runs at all "
+        "A row of weights has one number for each token, so it goes with the rows of the values. That the "
+        "other way runs at all "
         "is because there are as many tokens as channels.",
         "context = attn_weights @ values",
     ),
@@ -76,7 +80,8 @@ _OWN = (
         "rows-not-one",
         "softmax",
         "the weights of a token don't sum to one",
-        "A context vector is a mean of the values. Weights that sum to something else make all of it larger or smaller.",
+        "A context vector is a mean of the values. Weights that sum to something else make all of it larger "
+        "or smaller.",
         "attn_weights = torch.softmax(attn_scores, dim=-1)",
     ),
     Slip(
@@ -90,7 +95,8 @@ _OWN = (
         "stale-variable",
         "mix",
         "a variable from before is used",
-        "A variable keeps its numbers until it is given new ones: what was computed from an older version does not follow.",
+        "A variable keeps its numbers until it is given new ones: what was computed from an older version "
+        "does not follow.",
         "attn_weights = torch.softmax(attn_scores, dim=-1)",
     ),
     Slip(

@@ -51,8 +51,8 @@ def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
             if later and later[-1] in dead:
                 fresh, weights = dead[-1], reading.name_of(mix.weights) or "the weights"
                 said = (
-                    f"line {reading.line(fresh.value)} gives {old.name} new numbers, and {weights} still comes from the old ones: "
-                    "a variable does not follow when what it was made of changes. Do the softmax again after it"
+                    f"line {reading.line(fresh.value)} gives {old.name} new numbers, and {weights} still comes "
+                    "from the old ones: a variable does not follow when what it was made of changes. Do the softmax again after it"
                 )
                 instead = f"{weights} = torch.softmax({old.name}, dim=-1)   # after line {reading.line(fresh.value)}"
                 yield Finding("stale-variable", mix.context.made, said, instead, mix)
@@ -84,7 +84,10 @@ def _changed(mix: Mix) -> Iterator[Finding]:
                 if other is not known and named == name and other in known.chain()
             ]
             if before:
-                said = f"this changes {name} in place, between the scores, which come from the old numbers, and the context vectors"
+                said = (
+                    f"this changes {name} in place, between the scores, which come from the old numbers, "
+                    "and the context vectors"
+                )
                 yield Finding(
                     "inputs-changed", made, said, f"changed = {name} * factor   # a new array, and {name} stays", mix
                 )
@@ -149,6 +152,8 @@ def _compared(reading: Reading) -> Iterator[Finding]:
             continue
         if one.known.kind != other.known.kind or one.token is None or other.token is None or one.token == other.token:
             continue
+        if set(reading.parents.get(values[0], [0])) & set(reading.parents.get(values[1], [1])):
+            continue  # two rows of one array: whoever compares those means to
         said = f"one side is the row of token {one.token}, the other that of token {other.token}"
         code = reading.code(operation).replace(f"[{one.token}]", f"[{other.token}]")
         yield Finding("compared-with-other-token", number, said, code)

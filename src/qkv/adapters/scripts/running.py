@@ -60,13 +60,15 @@ class _Script:
         for statement, used in zip(rewritten, names, strict=True):
             try:
                 self._run_statement(statement, used, module, flags)
-            except SystemExit:
+            except SystemExit as ended:
+                line = self._line_of(ended)
                 break
             except BaseException as raised:  # noqa: BLE001 - whatever a script raises is its own affair
                 error, line = one_line(raised), self._line_of(raised)
                 clash = shape_clash(raised, lambda path: path == self.path, {})
                 break
-        return ScriptRun(notes.recording(), notes.bound(), error, line, clash, self.skipped)
+        frameworks = [name for name in ("torch", "numpy") if any(_imports(node, name) for node in ast.walk(tree))]
+        return ScriptRun(notes.recording(), notes.bound(), error, line, clash, self.skipped, frameworks=frameworks)
 
     def _run_statement(self, statement: Any, used: set[str], module: ModuleType, flags: int) -> None:
         body = statement if isinstance(statement, list) else [statement]
@@ -94,6 +96,12 @@ class _Script:
     def _line_of(self, error: BaseException) -> int:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.path]
         return own[-1].lineno or 0 if own else getattr(error, "lineno", None) or 0
+
+
+def _imports(node: ast.AST, package: str) -> bool:
+    if isinstance(node, ast.Import):
+        return any(alias.name.partition(".")[0] == package for alias in node.names)
+    return isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == package
 
 
 def _names(statement: ast.stmt) -> set[str]:

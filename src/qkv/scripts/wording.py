@@ -1,0 +1,129 @@
+"""What is said of each slip on the way to a mix, with the script's own names, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qkv.scripts.findings import Finding
+from qkv.scripts.known import Known
+from qkv.scripts.mixes import Mix
+
+Words = tuple[str, str]
+"""What is wrong, and what to write instead."""
+
+
+def finding_of(mix: Mix, step: Known) -> Finding:
+    """The finding on a step that no right attention takes."""
+    source = mix.reading.name_of(step.sources[0]) if step.sources else ""
+    said, instead = _WORDS[step.slip](mix, step, source or "attn_scores")
+    return Finding(step.slip, step.made, said, instead, mix)
+
+
+def softmax_code(mix: Mix, scores: str) -> str:
+    """A softmax over the keys, in the script's framework."""
+    if mix.is_torch:
+        return f"torch.softmax({scores}, dim=-1)"
+    return f"np.exp({scores}) / np.exp({scores}).sum(axis=-1, keepdims=True)"
+
+
+def _scores(mix: Mix, step: Known, source: str) -> Words:
+    left, right = (mix.reading.name_of(one) or "tokens" for one in step.sources)
+    said = f"a score is the dot product of a row of {left} with a row of {right}: @ with the second one transposed"
+    return said, f"{left} @ {right}.T" if step.sources[1].array.ndim == 2 else f"{left} @ {right}.transpose(-2, -1)"
+
+
+def _mix(mix: Mix, step: Known, source: str) -> Words:
+    weights, value = mix.name(mix.weights, "attn_weights"), mix.name(mix.value, "values")
+    return f"each context vector is the sum of the rows of {value}, each times its weight", f"{weights} @ {value}"
+
+
+def _no_softmax(mix: Mix, step: Known, source: str) -> Words:
+    said = (
+        f"this is no softmax: that takes e to the power of each number in {source}, and divides by their sum in the row"
+    )
+    return said, softmax_code(mix, source)
+
+
+def _fill(mix: Mix, step: Known, source: str) -> Words:
+    fill = step.number
+    said = (
+        f"hidden scores become {fill:g} here, and e to the power of that is {np.exp(min(fill, 50.0)):.3g} and "
+        "not 0: the "
+        "hidden tokens keep some weight. Only minus infinity leaves them none"
+    )
+    return said, _masked(mix, source)
+
+
+def _added(mix: Mix, step: Known, source: str) -> Words:
+    said = f"{step.number:g} is added to the scores, which hides nothing: a hidden score must become minus infinity"
+    return said, _masked(mix, source)
+
+
+def _masked(mix: Mix, source: str) -> str:
+    if mix.is_torch:
+        return f"{source}.masked_fill(mask, -torch.inf)   # mask: True where a token may not look"
+    return f"np.where(mask, -np.inf, {source})   # mask: True where a token may not look"
+
+
+def _over_all(mix: Mix, step: Known, source: str) -> Words:
+    return "all weights together sum to one here; each row must do so by itself", softmax_code(mix, source)
+
+
+def _over_others(mix: Mix, step: Known, source: str) -> Words:
+    said = f"softmax runs over the axis {step.over} here; it is a token's weights over all keys that must sum to one"
+    return said, softmax_code(mix, source)
+
+
+def _twice(mix: Mix, step: Known, source: str) -> Words:
+    return f"{source} went through softmax before, and its rows sum to one already: this makes them more alike", source
+
+
+def _late_scale(mix: Mix, step: Known, source: str) -> Words:
+    said = (
+        f"{source} is multiplied by {step.number:.4g} after softmax, and its rows no longer sum to one: scale "
+        "the scores"
+    )
+    return said, softmax_code(mix, f"attn_scores * {step.number:.4g}")
+
+
+def _dropout(mix: Mix, step: Known, source: str) -> Words:
+    said = (
+        f"dropout sets weights to zero by chance and multiplies the others by {1 / (1 - step.number):.3g}: "
+        "each run gives "
+        "other context vectors. It belongs in training alone"
+    )
+    return said, "dropout.eval()   # or leave dropout out"
+
+
+def _split(mix: Mix, step: Known, source: str) -> Words:
+    said = (
+        "this view cuts up the tokens and not the channels: take the heads out of the last axis, then move their axis"
+    )
+    return said, f"{source}.view(batch, num_tokens, num_heads, head_dim).transpose(1, 2)"
+
+
+def _merged(mix: Mix, step: Known, source: str) -> Words:
+    said = "the heads lie one behind the other: without a transpose this puts different tokens side by side"
+    return said, f"{source}.transpose(1, 2).reshape(batch, num_tokens, num_heads * head_dim)"
+
+
+_WORDS: dict[str, Callable[[Mix, Known, str], Words]] = {
+    "transpose-forgotten": _scores,
+    "scores-of-channels": _scores,
+    "elementwise": _scores,
+    "elementwise-mix": _mix,
+    "value-turned": _mix,
+    "softmax-missing": _no_softmax,
+    "masked-scores-zeroed": _fill,
+    "mask-fill-too-small": _fill,
+    "mask-added-as-number": _added,
+    "softmax-over-all": _over_all,
+    "softmax-over-heads-or-batch": _over_others,
+    "softmax-twice": _twice,
+    "scale-after-softmax": _late_scale,
+    "dropout-in-eval": _dropout,
+    "heads-split-by-view": _split,
+    "heads-merged-by-view": _merged,
+}
