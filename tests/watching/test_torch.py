@@ -402,6 +402,28 @@ def test_large_arrays_are_told_by_their_names(watch: Watch) -> None:
     np.testing.assert_array_equal(seen.array(seen.operation("getitem").results[0]), np.triu(np.ones((3, 3)), 1))
 
 
+def test_building_leaves_room_for_the_call(watch: Watch) -> None:
+    seen = watch(
+        """
+        import torch
+
+        class Attention(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.slopes = torch.zeros(())
+                for i in range(12_000):
+                    self.slopes = self.slopes + 1
+
+            def forward(self, x):
+                return x * self.slopes
+        """,
+        X, init={},
+    )  # fmt: skip
+    assert not seen.recording.complete
+    assert [one.during for one in seen.recording.operations] == ["build"] * 10_000 + ["call"]
+    assert seen.sources() == {"x", "self.slopes"}
+
+
 def test_many_values_are_cut_off(watch: Watch) -> None:
     seen = watch(
         """

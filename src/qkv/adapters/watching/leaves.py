@@ -15,10 +15,11 @@ import numpy as np
 from qkv.adapters.parts import slots
 from qkv.adapters.signatures import calling_method, original
 from qkv.adapters.values import joined
+from qkv.adapters.watching.arguments import DEEPEST
 from qkv.adapters.watching.numpy_arrays import handed_on
 from qkv.adapters.watching.numpy_makers import users_modules
 from qkv.adapters.watching.putting import put
-from qkv.adapters.watching.recorder import DEEPEST, Recorder
+from qkv.adapters.watching.recorder import Recorder
 from qkv.adapters.watching.snapshots import is_watched
 
 

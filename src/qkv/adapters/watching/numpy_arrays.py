@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.watching.recorder import DEEPEST, Recorder, caller
+from qkv.adapters.watching.arguments import DEEPEST
+from qkv.adapters.watching.recorder import Recorder, caller
 
 _recorder: Recorder | None = None
 

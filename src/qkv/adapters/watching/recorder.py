@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FrameType
@@ -13,10 +13,10 @@ import numpy as np
 
 from qkv.adapters.messages import Array
 from qkv.adapters.recording import Operation, Recording, Ref, Value
-from qkv.adapters.tracebacks import cut
 from qkv.adapters.values import dtype_name
+from qkv.adapters.watching.arguments import arrays_in, told
 from qkv.adapters.watching.places import Places
-from qkv.adapters.watching.snapshots import address, copied, is_watched, memory, same, size_of
+from qkv.adapters.watching.snapshots import address, copied, memory, same, size_of
 from qkv.adapters.watching.spelling import spelled
 
 MOST_OPERATIONS = 20_000
@@ -24,10 +24,6 @@ MOST_BYTES = 64 << 20
 """Of values in one recording. Where building is recorded, half of each is left for the call."""
 LARGEST = MOST_BYTES // 4
 """Bytes of one value; larger arrays are told by their name and shape, and what makes them is left out."""
-MOST_ITEMS = 1000
-"""Of a list among the arguments, unless it holds arrays."""
-DEEPEST = 8
-"""Levels of lists, tuples and dicts among arguments and results that are followed."""
 
 
 @dataclass
@@ -140,8 +136,6 @@ class Recorder:
             _numbers=dict(self._numbers),
             _at=dict(self._at),
             _changed_by={key: drafts[id(one)] for key, one in self._changed_by.items()},
-            _bytes_left=max(self._bytes_left, MOST_BYTES // 2),
-            _operations_left=max(self._operations_left, MOST_OPERATIONS // 2),
         )
 
     def number(self, array: Any) -> int:
@@ -199,34 +193,20 @@ class Recorder:
     def _begin(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> _Begun:
         operands: list[Any] = []
         name, args, in_place = spelled(name, args)
-        arguments = [self._argument(one, operands, 0) for one in args]
-        keywords = {key: self._argument(one, operands, 0) for key, one in kwargs.items() if not key.startswith("_")}
+        of_array = partial(self._operand, operands)
+        arguments = [told(one, of_array) for one in args]
+        keywords = {key: told(one, of_array) for key, one in kwargs.items() if not key.startswith("_")}
         in_place = in_place or kwargs.get("out") is not None
         return _Begun(name, arguments, keywords, operands, in_place)
 
-    def _argument(self, value: Any, operands: list[Any], depth: int) -> Any:
-        """A value as an operation has it among its arguments; arrays join the operands."""
-        if isinstance(value, np.generic) and id(value) not in self._numbers:
-            value = value.item()
-        if is_watched(value):
-            if not self._is_taken(value):
-                return f"{self._names.get(id(value), (None, 'an array'))[1]} {tuple(value.shape)}"
-            operands.append(value)
-            return Ref(self.number(value))
-        if value is None or type(value) in (bool, int, float, str):
-            return value
-        if depth < DEEPEST:
-            if isinstance(value, slice):
-                parts = (value.start, value.stop, value.step)
-                return ("slice", *(self._argument(one, operands, depth + 1) for one in parts))
-            if isinstance(value, list | tuple) and (len(value) <= MOST_ITEMS or is_watched(value[0])):
-                items = [self._argument(one, operands, depth + 1) for one in value]
-                return items if isinstance(value, list) else tuple(items)
-            if isinstance(value, dict):
-                return {str(key): self._argument(one, operands, depth + 1) for key, one in value.items()}
-            if isinstance(value, list | tuple):
-                return f"{type(value).__name__} of {len(value)}"
-        return cut(repr(value))
+    def _operand(self, operands: list[Any], array: Any) -> Any:
+        """An array as an operation has it among its arguments; it joins the operands."""
+        if isinstance(array, np.generic) and id(array) not in self._numbers:
+            return array.item() if array.dtype.kind != "c" else repr(array.item())
+        if not self._is_taken(array):
+            return f"{self._names.get(id(array), (None, 'an array'))[1]} {tuple(array.shape)}"
+        operands.append(array)
+        return Ref(self.number(array))
 
     def _end(self, begun: _Begun, result: Any, users: FrameType | None) -> None:
         made = [one for one in arrays_in(result) if self._is_taken(one)]
@@ -237,7 +217,7 @@ class Recorder:
         if not made:
             return
         self._operations_left -= 1
-        if self._operations_left < 0:
+        if self._operations_left < self._kept(MOST_OPERATIONS):
             raise _Full
         numbers = [self._take(one) for one in made]
         place = None if users is None else self.places.number(users)
@@ -271,13 +251,17 @@ class Recorder:
     def _take(self, array: Any, name: str = "") -> int:
         """A new number for what an array now holds."""
         self._bytes_left -= size_of(array)
-        if self._bytes_left < 0:
+        if self._bytes_left < self._kept(MOST_BYTES):
             raise _Full
         number = len(self._values)
         self._values.append(_Taken(copied(array), dtype_name(array), name))
         self._numbers[id(array)] = array, number
         self._at[address(array), tuple(array.shape)] = number
         return number
+
+    def _kept(self, most: int) -> int:
+        """How much of a limit is kept for later."""
+        return most // 2 if self.during == "build" else 0
 
 
 class _Full(Exception):  # noqa: N818 - a signal rather than an error
@@ -286,18 +270,6 @@ class _Full(Exception):  # noqa: N818 - a signal rather than an error
 
 def _of_layers(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith("torch.nn.modules")
-
-
-def arrays_in(value: Any, depth: int = 0) -> Iterator[Any]:
-    """The arrays in a result, in order: itself, or those in lists, tuples, dicts and records."""
-    if is_watched(value):
-        yield value
-    elif depth < DEEPEST and isinstance(value, list | tuple):
-        for one in value:
-            yield from arrays_in(one, depth + 1)
-    elif depth < DEEPEST and isinstance(value, Mapping):
-        for one in value.values():
-            yield from arrays_in(one, depth + 1)
 
 
 def caller(depth: int = 1) -> FrameType:
