@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qkv.adapters.caches.carrying import Carrier
 from qkv.adapters.configs import build_config
@@ -26,8 +26,10 @@ from qkv.adapters.surroundings import Printed, captured, mode, seeded
 from qkv.adapters.torch_tensors import torch_array, torch_shapes
 from qkv.adapters.tracebacks import NO_AXES, is_of_qkv, raised
 from qkv.adapters.values import convert, same_bits, to_numpy, to_torch
-from qkv.adapters.watching.candidate import CandidateWatch
 from qkv.errors import CandidateError
+
+if TYPE_CHECKING:
+    from qkv.adapters.watching.candidate import CandidateWatch
 
 
 class Host:
@@ -129,6 +131,9 @@ class Host:
         """
         if not call.watched:
             return self._call(call, None)
+        # Only now: most calls aren't watched, and what reads syntax trees takes a while to import.
+        from qkv.adapters.watching.candidate import CandidateWatch
+
         watch = CandidateWatch(self._module, self._held().value, self._file)
         try:
             if self._making is not None:
