@@ -92,6 +92,15 @@ class Frontier:
                 return sight
         return None
 
+    def sighted(self, operation: int) -> list[tuple[int, Sight]]:
+        """What an operation is given that a stage makes, masks aside: the numbers of the values, and what they are."""
+        sights = ((value, self.recognition.sights[value]) for value in self.flow.operands(operation))
+        return [
+            (value, sight)
+            for value, sight in sights
+            if sight is not None and sight.stage is not None and not sight.form
+        ]
+
     def operation(self, number: int) -> Operation:
         """An operation by its number."""
         return self.recognition.recording.operations[number]

@@ -99,25 +99,25 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         return source.not_reached(place, reached) or source.line_of(place, stage)
     operation = frontier.operation(blamed.operation)
-    numbers = {**_right_numbers(right), "axis": _key_axes(frontier, blamed.operation)}
+    of_scores = any(sight.name == "attn_scores" for _, sight in frontier.sighted(blamed.operation))
+    numbers = {**_right_numbers(right, of_scores), "axis": _key_axes(frontier, blamed.operation)}
     return source.wrong_number(place, operation, numbers) or source.line_of(place, stage)
 
 
 def _key_axes(frontier: Frontier, operation: int) -> Sequence[int]:
     """Where the axis of the keys stands in what an operation is given, counted from either end."""
-    for value in frontier.flow.operands(operation):
-        sight = frontier.recognition.sights[value]
-        if sight is not None and sight.axes.count("key") == 1:
+    for _, sight in frontier.sighted(operation):
+        if sight.axes.count("key") == 1:
             place = sight.axes.index("key")
             return place, place - len(sight.axes)
     return ()
 
 
-def _right_numbers(right: Run) -> Mapping[str, Sequence[float]]:
-    """What names hold when they are right, by their role, and what is multiplied and divided by."""
+def _right_numbers(right: Run, of_scores: bool) -> Mapping[str, Sequence[float]]:
+    """What names hold when they are right, by their role, and what scores, or query and key, are multiplied by."""
     head_dim = right.query.shape[-1]
     scale = abs(right.spec.scale_for(head_dim))
-    factors = [scale, math.sqrt(scale), 1.0]
+    factors = [scale] if of_scores else [scale, math.sqrt(scale)]
     divisors = [1 / factor for factor in factors]
     return {
         "*": factors,

@@ -125,6 +125,9 @@ class Source:
             if not isinstance(given, int | float) or _among(given, right.get(how, ())):
                 continue
             for name in names:
+                role = role_of(ast.unparse(name).rpartition(".")[2]) or ""
+                if _among(given, right.get(role, ())[:1]) and name is written:
+                    continue  # it holds what it says
                 if any(_among(value, right.get(how, ())) for value in _values(written, ast.unparse(name), right)):
                     lines = set(self._settings(ast.unparse(name), place))
                     if len(lines) == 1:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qkv.adapters.names import call_role_of
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.recognition import Sight
 from qkv.vocabulary import Stage
@@ -45,6 +46,9 @@ def blame(frontier: Frontier) -> Blame | None:
     if first.weight == 0 or not (confirmed or _stands_alone(frontier)):
         return None
     made, stage = None if first.sight is None else first.sight.stage, frontier.stage
+    turned = _turned(frontier) if stage == Stage.SCORES else None
+    if turned is not None:
+        return Blame(turned, confirmed)
     if stage is not None and made is not None and confirmed and made > stage:
         earlier = _odd(frontier, first, made) or _left_out(frontier, first, stage)
         if earlier is not None:
@@ -83,12 +87,25 @@ def _returned(frontier: Frontier) -> Blame | None:
     return None
 
 
+def _turned(frontier: Frontier) -> int | None:
+    """The operation that makes scores with a row for each key; None where all have a row for each query."""
+    for number in sorted(frontier.slice):
+        sight = frontier.sight_of(frontier.operation(number).results)
+        if sight is not None and sight.name == "attn_scores" and sight.axes[-2:] == ("key", "query"):
+            return number
+    return None
+
+
 def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     """The maker of an array that is multiplied in the place of another."""
-    for value, sight in _sighted(frontier, suspect.operation):
-        if made in MULTIPLIED and sight.name not in MULTIPLIED[made]:
-            maker = _first_of(frontier, value, sight)
-            if maker is not None:
+    operands = frontier.sighted(suspect.operation)
+    missing = {*MULTIPLIED.get(made, ())} - {sight.name for _, sight in operands}
+    for value, sight in operands:
+        maker = _first_of(frontier, value, sight)
+        if made in MULTIPLIED and missing and maker is not None:
+            place = frontier.place(maker)
+            stands_for = None if place is None else call_role_of(place.target)
+            if sight.name not in MULTIPLIED[made] or stands_for in missing:
                 return Blame(maker, confirmed=True, odd=sight.name, used_by=suspect.operation)
     return None
 
@@ -98,13 +115,13 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
     for number, operation in enumerate(frontier.recognition.recording.operations):
         # It is done, and what it gives is dropped.
         sight = None if number in frontier.slice else frontier.sight_of(operation.results)
-        if sight is not None and sight.right and sight.stage == stage and not sight.form and _sighted(frontier, number):
+        if sight is not None and sight.right and sight.stage == stage and not sight.form and frontier.sighted(number):
             return Blame(number, confirmed=True)
     nothing_hidden = _hides_nothing(frontier) if stage == Stage.MASK else None
     if nothing_hidden is not None:
         return Blame(nothing_hidden, confirmed=True)
     before: list[tuple[int, Sight]] = []
-    waiting, seen = _sighted(frontier, suspect.operation), set()
+    waiting, seen = frontier.sighted(suspect.operation), set()
     while waiting:
         value, sight = waiting.pop()
         if sight.stage is not None and sight.stage <= stage:
@@ -112,7 +129,7 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
         elif value not in seen:
             seen.add(value)
             maker = frontier.flow.maker(value)
-            waiting += [] if maker is None else _sighted(frontier, maker)
+            waiting += [] if maker is None else frontier.sighted(maker)
     if not before:
         return None
     value, sight = max(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
@@ -144,21 +161,13 @@ def _hides_nothing(frontier: Frontier) -> int | None:
     return None
 
 
-def _sighted(frontier: Frontier, operation: int) -> list[tuple[int, Sight]]:
-    """The arrays that an operation is given and that a stage makes, masks aside."""
-    sights = ((value, frontier.recognition.sights[value]) for value in frontier.flow.operands(operation))
-    return [
-        (value, sight) for value, sight in sights if sight is not None and sight.stage is not None and not sight.form
-    ]
-
-
 def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
     """The operation that made an array's values, before they were only laid out in other ways."""
     maker = frontier.flow.maker(value)
     while maker is not None:
         same = [
             operand
-            for operand, other in _sighted(frontier, maker)
+            for operand, other in frontier.sighted(maker)
             if (other.name, other.factor, other.stage == Stage.MASK)
             == (sight.name, sight.factor, sight.stage == Stage.MASK)
             and frontier.flow.maker(operand) is not None
