@@ -231,7 +231,11 @@ def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats
     """A function that rounds arrays to ``dtype``; for draws above 0, each entry moved within its rounding before."""
 
     def near(array: Floats) -> Floats:
-        moved = array if draw == 0 else array * (1 + EPSILON[dtype] * rng.uniform(-1, 1, array.shape))
+        if draw == 0:
+            return round_to(array, dtype)
+        moved = EPSILON[dtype] * rng.uniform(-1, 1, array.shape)
+        moved += 1  # in place: scores of long sequences are large
+        moved *= array
         return round_to(moved, dtype)
 
     return near

@@ -31,6 +31,9 @@ from qkv.errors import CandidateError
 if TYPE_CHECKING:
     from qkv.adapters.watching.candidate import CandidateWatch
 
+MOST_COMPARED = 1 << 20
+"""Entries that are compared at once."""
+
 
 class Host:
     """Holds one candidate and calls it. Its own errors, and every exception of the candidate, are `CandidateError`.
@@ -271,7 +274,13 @@ class _Arrays:
 
     def changed(self) -> list[str]:
         """Which arguments no longer hold what they held."""
-        return [path for path, array, made in self._given if not same_bits(made, self.converted(array))]
+        return [path for path, array, made in self._given if not self._unchanged(array, made)]
+
+    def _unchanged(self, array: Array, made: Any) -> bool:
+        """Whether it holds what was given; large ones piece by piece, each converted once more."""
+        if array.size > MOST_COMPARED and array.ndim and tuple(made.shape) == array.shape:
+            return all(map(self._unchanged, array, made))
+        return same_bits(made, self.converted(array))
 
     def converted(self, array: Array) -> Any:
         """A new array of the framework with these values."""

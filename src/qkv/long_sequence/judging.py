@@ -19,7 +19,7 @@ from qkv.long_sequence.suspects import diagnosed
 from qkv.long_sequence.together import Drift, drifting
 from qkv.settling import Trial
 
-PARTS = 8
+PARTS = 6
 """Parts of a sequence: in each the row furthest off is looked at closely, which costs its keys in all heads."""
 
 MOST_ROWS = 24

@@ -26,7 +26,7 @@ Screening rounds too, scores and shares to float32, about as much as is usual th
 usual is seen to be off by three.
 """
 
-SAMPLE = 12
+SAMPLE = 9
 """Rows on which rounding is measured."""
 
 
