@@ -14,6 +14,12 @@ _ROLES = {
     "key": {"k", "key", "keys", "ks", "wk", "xk"},
     "value": {"v", "value", "values", "vs", "wv", "xv", "val", "vals"},
 }
+_OF_A_TOKEN = {
+    *("x", "token", "query", "q", "key", "k", "value", "v", "context", "ctx", "vec", "vector", "scores", "score"),
+    *("weights", "attn", "attention", "alpha", "omega"),
+}
+"""Words of names that may end in the number of a token."""
+
 _TOKENS = {"inputs", "input", "x", "embeddings", "embedding", "embeds", "tokens", "token", "batch", "sentence", "emb",
            "embedded", "vectors", "hidden", "words", "data", "seq", "sequence"}  # fmt: skip
 
@@ -50,8 +56,10 @@ def is_tokens(name: str) -> bool:
     return bool(set(words(name)) & _TOKENS) or (bool(role_of(name)) and not is_matrix(name))
 
 
-def number_in(name: str) -> int | None:
-    """The number at the end of a name: 2 in ``context_vec_2`` and ``x2``; None for none."""
+def token_number(name: str) -> int | None:
+    """The number of the token that a name says it belongs to: 2 in ``context_vec_2`` and ``x2``; None for none."""
+    if not set(words(name.rstrip("_0123456789"))) & _OF_A_TOKEN:
+        return None
     found = re.search(r"(?:^|[A-Za-z_])(\d+)(?:_tmp|_new|_norm|_scaled|_masked)?$", name)
     return int(found[1]) if found else None
 

@@ -52,18 +52,11 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
         roots: the nearest arrays above it that something is known of.
     """
     knowns = list(dict.fromkeys(reading.sights[root].known for root in roots))
-    name, array = operation.name, reading.array(value)
+    name = operation.name
     if name in FUSED:
         yield from chains(reading, operation)
-    if len(roots) == 1:
-        made = moves.elementwise(reading.sights[roots[0]], reading.array(roots[0]), array, name)
-        if made is not None:
-            yield made
-    for known in knowns:
-        if known.kind == "tokens":
-            yield from moves.splits(known, array.shape)
-        elif known.kind == "context" and name in VIEWS:
-            yield from moves.merges(known, array.shape)
+    if name not in PRODUCTS:
+        yield from _changed(reading, operation, value, roots)
     role = naming.role_of(reading.target(operation, value))
     if name in PRODUCTS or name in _JOINING or len(knowns) <= _FEW:
         for left in knowns:
@@ -73,6 +66,21 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
     yield from _biased(reading, operation, knowns, role)
     if name in ("cat", "concat", "concatenate", "hstack"):
         yield from _joined(reading, operation)
+
+
+def _changed(reading: Reading, operation: Operation, value: int, roots: Sequence[int]) -> Iterator[Known]:
+    """What one known array becomes entry by entry, or by being cut into heads and put together again."""
+    array, knowns = reading.array(value), list(dict.fromkeys(reading.sights[root].known for root in roots))
+    alike = [root for root in roots if reading.array(root).shape == array.shape]
+    if len(knowns) == 1 and alike:
+        made = moves.elementwise(reading.sights[alike[-1]], reading.array(alike[-1]), array, operation.name)
+        if made is not None:
+            yield made
+    for known in knowns if operation.name in VIEWS else ():
+        if known.kind == "tokens":
+            yield from moves.splits(known, array.shape)
+        elif known.kind == "context":
+            yield from moves.merges(known, array.shape)
 
 
 def _biased(reading: Reading, operation: Operation, knowns: Sequence[Known], role: str) -> Iterator[Known]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from qkv.recognition.arrangement import REPEATED
 from qkv.scripts import naming
 from qkv.scripts.findings import Finding
-from qkv.scripts.known import Known
+from qkv.scripts.known import Known, close
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
 
@@ -21,6 +24,7 @@ def of_variables(reading: Reading, mixes: list[Mix]) -> Iterator[Finding]:
         yield from _stale(mix, live)
         yield from _changed(mix)
     yield from _numbered(reading)
+    yield from _rows_of_others(reading)
     yield from _compared(reading)
 
 
@@ -52,7 +56,8 @@ def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
                 fresh, weights = dead[-1], reading.name_of(mix.weights) or "the weights"
                 said = (
                     f"line {reading.line(fresh.value)} gives {old.name} new numbers, and {weights} still comes "
-                    "from the old ones: a variable does not follow when what it was made of changes. Do the softmax again after it"
+                    "from the old ones: a variable does not follow when what it was made of changes. Do the softmax "
+                    "again after it"
                 )
                 instead = f"{weights} = torch.softmax({old.name}, dim=-1)   # after line {reading.line(fresh.value)}"
                 yield Finding("stale-variable", mix.context.made, said, instead, mix)
@@ -97,10 +102,10 @@ def _changed(mix: Mix) -> Iterator[Finding]:
 def _numbered(reading: Reading) -> Iterator[Finding]:
     """Names that end in a number say which token they belong to, counted from 1 or from 0 throughout."""
     said = {value: named for value in reading.names if (named := _number_said(reading, value)) is not None}
-    own = {value: named for value, named in said.items() if not _above(reading, value) & said.keys()}
-    votes = Counter(number - token for _, number, token in own.values() if number - token in (0, 1))
+    own = [named for value, named in said.items() if not _above(reading, value) & said.keys()]
+    votes = Counter(number - token for _, number, token in own if number - token in (0, 1))
     shift = max(votes, key=lambda one: (votes[one], one)) if votes else 1
-    for value, (name, number, token) in own.items():
+    for value, (name, number, token) in said.items():
         if number - token == shift or value not in reading.made_by:
             continue
         meant = number - shift
@@ -114,13 +119,34 @@ def _numbered(reading: Reading) -> Iterator[Finding]:
         return
 
 
+def _rows_of_others(reading: Reading) -> Iterator[Finding]:
+    """Context vectors that were put together row by row must each stand in its own token's row."""
+    last = {binding.name: binding.value for binding in reading.run.bound}
+    for name, value in last.items():
+        array, made = reading.array(value), reading.made_by.get(value)
+        sight = reading.sights.get(value)
+        if (sight is not None and REPEATED not in sight.axes) or array.ndim != 2 or made is None or len(array) < 2:
+            continue
+        above = {reading.sights[one].known for one in _above(reading, value) if one in reading.sights}
+        contexts = [known for known in above if known.kind == "context" and known.array.shape == array.shape]
+        for known in contexts:
+            rows = [np.flatnonzero([close(row, other) for other in known.array]) for row in array]
+            if all(len(row) for row in rows) and any(place not in row for place, row in enumerate(rows)):
+                place = next(place for place, row in enumerate(rows) if place not in row)
+                said = (
+                    f"row {place} of {name} holds the context vector of token {rows[place][0]}: its query is not that "
+                    "of the row's own token"
+                )
+                yield Finding("other-token", made, said, "query = inputs[i]   # inside the loop")
+
+
 def _number_said(reading: Reading, value: int) -> tuple[str, int, int] | None:
     """A variable's name, the number in it, and the token that its array belongs to; None where one is missing."""
     sight = reading.sights.get(value)
     if sight is None or sight.token is None or sight.known.kind == "mask":
         return None
     for name in reading.names[value]:
-        number = naming.number_in(name)
+        number = naming.token_number(name)
         if number is not None:
             return name, number, sight.token
     return None

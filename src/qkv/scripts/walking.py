@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from qkv.scripts.reading import Reading, names_of, refs
 
 _TOLD_APART = ("kind", "move", "slip", "over", "role", "sources")
 """What two known arrays of the same numbers may differ in."""
+
+_REDUCING = frozenset({"max", "amax", "min", "amin", "mean", "norm", "argmax"})
+"""Operations that leave one number of many: these are part of no stage, though they may equal some of its numbers."""
 
 MOST_READ = 4000
 """Operations that are read; a longer script repeats itself."""
@@ -93,20 +97,19 @@ class _Reader:
         by_entries = name == "mul" and {"score", "scores"} & set(naming.words(self.reading.target(operation, value)))
         if name in PRODUCTS or name in FUSED or (by_entries and len(given) == 2):
             self._adopt_operands(operation, given)
-        if array.size < 2:
+        if array.size < 2 or name in _REDUCING:
             return None
         mask = self._mask(operation, value, given)
         if mask is not None:
             return mask
         roots = self._roots(given)
-        for root in roots:
-            sight = sight_of(array, self.sights[root].known)
-            if sight is not None:
-                return sight
-        for known in possible(self.reading, operation, value, roots):
+        same = (self.sights[root].known for root in roots)
+        new = (replace(known, made=number) for known in possible(self.reading, operation, value, roots))
+        # A product makes something new, even where its numbers are those of a factor.
+        for known in chain(new, same) if name in PRODUCTS else chain(same, new):
             sight = sight_of(array, known)
             if sight is not None:
-                return replace(sight, known=self._same(replace(known, made=number)))
+                return replace(sight, known=self._same(known))
         return None
 
     def _same(self, known: Known) -> Known:

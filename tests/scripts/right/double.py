@@ -1,0 +1,11 @@
+import torch
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+x = torch.randn(8, 16)
+Wq = torch.randn(16, 16); Wk = torch.randn(16, 16); Wv = torch.randn(16, 16)
+Q, K, V = x.matmul(Wq), x.matmul(Wk), x.matmul(Wv)
+logits = Q.matmul(K.t()).div(16 ** .5)
+mask = torch.ones(8, 8).tril()
+logits = logits.masked_fill(mask == 0, float('-inf'))
+A = logits.softmax(dim=1)
+Z = A.mm(V)

@@ -1,0 +1,5 @@
+# rows-not-one in line 5
+import torch
+inputs = torch.rand(5, 3)
+w = torch.log_softmax(inputs @ inputs.T, dim=-1)
+c = w @ inputs

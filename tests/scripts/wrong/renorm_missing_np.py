@@ -1,0 +1,7 @@
+# rows-not-one in line 7
+import numpy as np
+np.random.seed(1)
+x = np.random.randn(5, 4)
+s = x @ x.T / 2
+e = np.exp(s)
+y = e @ x
