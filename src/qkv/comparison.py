@@ -233,10 +233,9 @@ def rounder(dtype: str, draw: int, rng: np.random.Generator) -> Callable[[Floats
     def near(array: Floats) -> Floats:
         if draw == 0:
             return round_to(array, dtype)
-        moved = EPSILON[dtype] * rng.uniform(-1, 1, array.shape)
-        moved += 1  # in place: scores of long sequences are large
-        moved *= array
-        return round_to(moved, dtype)
+        factor = EPSILON[dtype] * rng.uniform(-1, 1, array.shape)
+        factor += 1  # in place: scores of long sequences are large
+        return round_to(array * factor, dtype)
 
     return near
 
