@@ -100,14 +100,18 @@ def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     """The maker of an array that is multiplied in the place of another."""
     operands = frontier.sighted(suspect.operation)
     missing = {*MULTIPLIED.get(made, ())} - {sight.name for _, sight in operands}
+    if not missing or len(operands) < 2:
+        return None
     for value, sight in operands:
         maker = _first_of(frontier, value, sight)
-        if made in MULTIPLIED and missing and maker is not None:
-            place = frontier.place(maker)
-            stands_for = None if place is None else call_role_of(place.target)
-            if sight.name not in MULTIPLIED[made] or stands_for in missing:
-                return Blame(maker, confirmed=True, odd=sight.name, used_by=suspect.operation)
-    return None
+        place = None if maker is None else frontier.place(maker)
+        if maker is None or place is None:
+            continue
+        if sight.name not in MULTIPLIED[made]:
+            return Blame(maker, confirmed=True, odd=sight.name, used_by=suspect.operation)
+        if call_role_of(place.target) in missing:  # it is called what is missing, and is another
+            return Blame(maker, confirmed=True)
+    return Blame(suspect.operation, confirmed=True)
 
 
 def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None:
