@@ -1,0 +1,156 @@
+"""The line that is blamed, for one change of a right file at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qkv.adapters.host import Host
+from qkv.adapters.opening import Conventions
+from qkv.debugger import judge
+from qkv.report import Report, Verdict
+from qkv.request import Request
+
+MODULE = """import math
+import torch
+from torch import nn
+
+
+def softmax(scores, dim=-1):
+    exps = torch.exp(scores - scores.amax(dim=dim, keepdim=True))
+    return exps / exps.sum(dim=dim, keepdim=True)
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, d_in, d_out, num_heads, context_length):
+        super().__init__()
+        self.num_heads = num_heads
+        self.head_dim = d_out // num_heads
+        self.scale = self.head_dim**-0.5
+        self.W_query = nn.Linear(d_in, d_out)
+        self.W_key = nn.Linear(d_in, d_out)
+        self.W_value = nn.Linear(d_in, d_out)
+        self.out_proj = nn.Linear(d_out, d_out)
+        self.register_buffer("mask", torch.triu(torch.ones(context_length, context_length), diagonal=1).bool())
+
+    def split(self, x):
+        return x.view(x.shape[0], x.shape[1], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        queries = self.split(self.W_query(x))
+        keys = self.split(self.W_key(x))
+        values = self.split(self.W_value(x))
+        scores = queries @ keys.transpose(-2, -1)
+        scores = scores * self.scale
+        hidden = self.mask[:tokens, :tokens]
+        scores = scores.masked_fill(hidden, float("-inf"))
+        weights = softmax(scores)
+        context = weights @ values
+        context = context.transpose(1, 2)
+        context = context.reshape(batch, tokens, -1)
+        return self.out_proj(context)
+"""
+
+NUMPY = """import numpy as np
+
+
+def softmax(z, axis):
+    e = np.exp(z - z.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def attention(q, k, v):
+    out = np.zeros(q.shape[:-1] + v.shape[-1:])
+    for h in range(q.shape[1]):
+        scores = q[:, h] @ k[:, h].transpose(0, 2, 1)
+        scores = scores / np.sqrt(q.shape[-1])
+        future = np.triu(np.ones(scores.shape[-2:], dtype=bool), k=1)
+        scores = np.where(future, -np.inf, scores)
+        weights = softmax(scores, axis=-1)
+        out[:, h] = weights @ v[:, h]
+    return out
+"""
+
+
+def judged(source: str, folder: Path, **given: Any) -> Report:
+    path = folder / "candidate.py"
+    path.write_text(source)
+    init = {"init": {"d_in": 24, "d_out": 24, "num_heads": 3, "context_length": 64}} if "d_in" in source else {}
+    name = "CausalAttention" if "class CausalAttention" in source else "attention"
+    conventions = Conventions(**init)  # type: ignore[arg-type]
+    request = Request(f"{path}:{name}", {"causal": True, **given}, False, conventions, 0, 20.0, 1 << 32)
+    return judge(request, Host())
+
+
+def changed(source: str, old: str, new: str) -> tuple[str, int]:
+    """The source with one line changed, and that line's number."""
+    assert source.count(old) == 1
+    number = source[: source.index(old)].count("\n") + 1
+    return source.replace(old, new), number
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("self.scale = self.head_dim**-0.5", "self.scale = self.head_dim**-0.25"),
+        ("scores * self.scale", "scores / self.scale"),
+        ("diagonal=1", "diagonal=2"),
+        ("scores.masked_fill(hidden,", "scores.masked_fill(~hidden,"),
+        ('float("-inf")', "0.0"),
+        ("keys = self.split(self.W_key(x))", "keys = self.split(self.W_query(x))"),
+        ("weights @ values", "weights @ keys"),
+        ("weights = softmax(scores)", "weights = softmax(scores, dim=-2)"),
+        ("exps.sum(dim=dim", "exps.sum(dim=1"),
+        ("context.reshape(batch, tokens, -1)", "context.transpose(1, 2).reshape(batch, tokens, -1)"),
+        ("queries @ keys.transpose(-2, -1)", "keys @ queries.transpose(-2, -1)"),
+        ("return self.out_proj(context)", "return context"),
+        ("self.num_heads, self.head_dim).transpose(1, 2)", "self.head_dim, self.num_heads).permute(0, 3, 1, 2)"),
+        ("return self.out_proj(context)", "return self.out_proj(context) + self.out_proj.bias"),
+    ],
+)
+def test_a_module_is_blamed_on_the_line_that_was_changed(old, new, tmp_path) -> None:
+    source, number = changed(MODULE, old, new)
+    report = judged(source, tmp_path)
+    assert report.verdict is Verdict.WRONG
+    assert report.line is not None
+    assert (report.line.line, report.line.code) == (number, source.splitlines()[number - 1].strip())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("np.sqrt(q.shape[-1])", "q.shape[-1]"),
+        ("k=1", "k=2"),
+        ("-np.inf, scores", "-5.0, scores"),
+        ("softmax(scores, axis=-1)", "softmax(scores, axis=-2)"),
+        ("weights @ v[:, h]", "weights @ v[:, 0]"),
+        ("q[:, h] @ k[:, h].transpose(0, 2, 1)", "q[:, h] @ q[:, h].transpose(0, 2, 1)"),
+    ],
+)
+def test_a_loop_over_heads_in_numpy_is_blamed_on_the_line_that_was_changed(old, new, tmp_path) -> None:
+    source, number = changed(NUMPY, old, new)
+    report = judged(source, tmp_path, num_heads=6)
+    assert report.verdict is Verdict.WRONG
+    assert report.line is not None
+    assert report.line.line == number
+
+
+@pytest.mark.parametrize("gone", ["        scores = scores * self.scale\n", "        scores = scores.masked_fill"])
+def test_where_a_stage_is_left_out_both_ends_are_told(gone, tmp_path) -> None:
+    start = MODULE.index(gone)
+    end = MODULE.index("\n", start) + 1
+    number = MODULE[:start].count("\n") + 1
+    report = judged(MODULE[:start] + MODULE[end:], tmp_path)
+    assert report.verdict is Verdict.WRONG
+    assert report.line is not None
+    assert "left out" in report.line.note
+    # The line that came before the one that is gone, or one further up; and the first that lacks it.
+    assert report.line.line < number
+
+
+def test_a_right_file_has_no_line(tmp_path) -> None:
+    report = judged(MODULE, tmp_path)
+    assert (report.verdict, report.line) == (Verdict.RIGHT, None)
