@@ -72,7 +72,7 @@ def main() -> None:
                 if variant.kind == "fault" and chosen.only in variant.label:
                     row = row_of(style, variant, Path(folder) / f"candidate_{place}.py", chosen.seconds)
                     rows.append(row)
-                    print(f"{row.seconds:6.2f}  {row.style} / {row.label}: {row.change or 'NONE'}", flush=True)
+                    print(f"{row.seconds:6.2f}  {row.style} / {row.label}: {row.change or ('NONE' if row.wrong else 'not wrong')}", flush=True)
     report_on(rows)
 
 

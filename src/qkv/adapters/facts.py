@@ -37,6 +37,7 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
     cls = value if is_class else type(value)
     told_by = value if is_class or plain else cls
     foreign = bool(file) and not _stands_in(told_by, file)
+    source, line = _source_and_line(told_by)
     return Facts(
         name=name,
         what="class" if is_class else "function" if plain else "object",
@@ -44,10 +45,10 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
         is_module=is_module_class(cls),
         class_name=getattr(value, "__name__", name) if is_class or plain else cls.__name__,
         file=file,
-        line=0 if foreign else _line(told_by),
+        line=0 if foreign else line,
         foreign=foreign,
         doc=inspect.cleandoc(told_by.__doc__ or "") if isinstance(told_by.__doc__, str) else "",
-        source=_source(told_by),
+        source=source,
         init=arguments_of(value) if is_class else (),
         call=arguments_of(calling_method(value)),
         attributes=_capped(_attributes(value)),
@@ -61,18 +62,12 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
 # --- where it is written ----------------------------------------------------------------------------------------------
 
 
-def _source(value: Any) -> str:
+def _source_and_line(value: Any) -> tuple[str, int]:
     try:
-        return inspect.getsource(inspect.unwrap(original(value)))[:_LONGEST]
+        lines, line = inspect.getsourcelines(inspect.unwrap(original(value)))
+        return "".join(lines)[:_LONGEST], line
     except Exception:  # noqa: BLE001 - inspect reads what a file may have changed: its name, its module, its lines
-        return ""
-
-
-def _line(value: Any) -> int:
-    try:
-        return inspect.getsourcelines(inspect.unwrap(original(value)))[1]
-    except Exception:  # noqa: BLE001
-        return 0
+        return "", 0
 
 
 def _stands_in(value: Any, file: str) -> bool:

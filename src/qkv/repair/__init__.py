@@ -1,7 +1,7 @@
 """The repair: small edits of a candidate's file in its own words, shown only where the file is found right with them.
 
-Edits may be generous, since none is believed: each is tried on the probes that the candidate failed, in the process that
-holds it already, and the first that passes them is judged in full, as any candidate is. ``rules/`` has the edits.
+Edits may be generous, since none is believed: each is tried on the probes that the candidate failed, in the process
+that holds it already, and the first that passes them is judged in full, as any candidate is. ``rules/`` has the edits.
 """
 
 from qkv.repair.patches import patch_between as patch_between, patch_for as patch_for

@@ -117,7 +117,7 @@ class Code:
         start, end = self.span(node)
         above = self.parents.get(node)
         inside = isinstance(above, NESTING) and not (isinstance(above, ast.Subscript) and above.slice is node)
-        bracketed = start > 0 and self.text[start - 1] == "(" and inside and start > self.span(above)[0]
+        bracketed = above is not None and inside and self.text[start - 1] == "(" and start > self.span(above)[0]
         if inside and not bracketed and _is_loose(new):
             new = f"({new})"
         return Edit(start, end, new)
@@ -194,4 +194,6 @@ def number(node: ast.AST) -> float | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = number(node.operand)
         return None if inner is None else -inner
-    return node.value if isinstance(node, ast.Constant) and type(node.value) in (int, float) else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        return node.value
+    return None

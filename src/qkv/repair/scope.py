@@ -23,6 +23,7 @@ HEAD_SIZE = re.compile(
     r"value_proj_dim)$|head_size|^d$|^D$|shape\[-1\]$|size\(-1\)$",
     re.IGNORECASE,
 )
+AXIS_SIZE = re.compile(r"^\w+\.(shape\[-?\d\]|size\(-?\d\))$")
 MASK = re.compile(
     r"mask|hid(den|e)$|visible|allowed|future|causal|keep|band|valid|past|seen|attend|look|padd?(ed|ing)?$"
 )
@@ -87,6 +88,10 @@ def attributes(code: Code, node: ast.AST) -> dict[str, ast.expr]:
             for target in inner.targets:
                 parts = target.elts if isinstance(target, ast.Tuple) else [target]
                 found |= {dotted(part): inner.value for part in parts if dotted(part).startswith("self.")}
+        if called(inner) == "register_buffer" and isinstance(inner, ast.Call) and len(inner.args) > 1:
+            name = inner.args[0]
+            if isinstance(name, ast.Constant):
+                found[f"self.{name.value!s}"] = inner.args[1]
     return found
 
 
@@ -108,35 +113,32 @@ def unused_attributes(code: Code, node: ast.AST) -> list[str]:
 
 def sizes(code: Code, node: ast.AST) -> list[str]:
     """What a size may be written as in the place of a node, those that name a head's width first."""
-    found: dict[str, None] = {}
-    for name in bound(code, node):
-        if SIZE.search(name):
-            found.setdefault(name)
-    for name, value in attributes(code, node).items():
-        if SIZE.search(name) and not is_layer(value):
-            found.setdefault(name)
+    names = bound(code, node)
+    found = [name for name in names if SIZE.search(name)]
+    found += [name for name, value in attributes(code, node).items() if SIZE.search(name) and not is_layer(value)]
     for function in functions_around(code, node):
         for inner in ast.walk(function):
-            if isinstance(inner, ast.Subscript | ast.Call) and re.search(
-                r"^\w+\.(shape\[-?\d\]|size\(-?\d\))$", text := code.of(inner)
-            ):
-                found.setdefault(text)
-            if isinstance(inner, ast.Attribute) and SIZE.search(inner.attr) and dotted(inner).count(".") == 1:
-                found.setdefault(dotted(inner))
-    holds = {name.partition(".")[2] for name in found if name.startswith("self.")}
-    local = [name for name in found if not (name.startswith("self.") and _is_init(code, node) and name not in holds)]
-    return sorted(local, key=lambda name: not HEAD_SIZE.search(name))
+            found += _size_in(code, inner)
+    width = ".size(-1)" if ".size(" in code.text else ".shape[-1]"
+    found += [f"{name}{width}" for name in names if any(siblings(name)) and name not in found]
+    return sorted(dict.fromkeys(found), key=lambda name: not HEAD_SIZE.search(name))
 
 
-def _is_init(code: Code, node: ast.AST) -> bool:
-    return any(getattr(function, "name", "") == "__init__" for function in functions_around(code, node))
+def _size_in(code: Code, node: ast.AST) -> Iterator[str]:
+    """The node as it is written, if it is a size: of an axis, a quotient of two, or a member of a config."""
+    if isinstance(node, ast.Subscript | ast.Call) and AXIS_SIZE.search(code.of(node)):
+        yield code.of(node)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        yield f"({code.of(node)})"
+    if isinstance(node, ast.Attribute) and SIZE.search(node.attr) and dotted(node).count(".") == 1:
+        yield dotted(node)
 
 
 def masks(code: Code, node: ast.AST) -> list[str]:
     """What a mask may be written as in the place of a node: variables and buffers that hold one, as they are used."""
     found: dict[str, None] = {}
     for name in bound(code, node):
-        if MASK.search(name):
+        if is_named_mask(name):
             found.setdefault(name)
     for function in functions_around(code, node):
         for inner in ast.walk(function):
@@ -163,9 +165,18 @@ def is_mask(code: Code, node: ast.AST) -> bool:
         return bool(MASK.search(called(node))) and called(node) != "masked_fill"
     if isinstance(node, ast.Subscript):
         return is_mask(code, node.value)
+    if dotted(node).startswith("self.") and node in code.parents:
+        value = attributes(code, node).get(dotted(node))
+        if value is not None and not dotted(value).startswith("self.") and is_mask(code, value):
+            return True
     if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         return is_mask(code, node.value)
-    return bool(MASK.search(dotted(node).rpartition(".")[2]))
+    return is_named_mask(dotted(node))
+
+
+def is_named_mask(name: str) -> bool:
+    """Whether a name says that it holds a mask."""
+    return bool(MASK.search(name.rpartition(".")[2]))
 
 
 def siblings(name: str) -> Iterator[str]:

@@ -76,7 +76,7 @@ def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
     """Every change that the rules suggest, the likeliest first."""
     words = {word for fault in suspicion.faults for word in fault.split("-")}
     nodes = _nodes(code, suspicion)
-    likely = [rule for rule in RULES if rule.about & words]
+    likely = sorted((rule for rule in RULES if rule.about & words), key=lambda rule: -len(rule.about & words))
     others = [rule for rule in RULES if not rule.about & words]
     on_line = [node for node in nodes if _is_on(code, node, suspicion.line)]
     for rules, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
@@ -87,7 +87,7 @@ def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
 
 
 def _nodes(code: Code, suspicion: Suspicion) -> list[ast.AST]:
-    """Expressions and statements of the candidate's own definition, and of those it uses, in the order they stand in."""
+    """Expressions and statements of the candidate's own definition, and of those it uses."""
     found = [node for definition in definitions(code, suspicion.name) for node in ast.walk(definition)]
     texts = {id(inner) for node in found if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)}
     return [node for node in found if isinstance(node, ast.expr | ast.stmt) and id(node) not in texts]

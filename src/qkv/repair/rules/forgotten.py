@@ -1,4 +1,4 @@
-"""Edits that use what a file has and does not use: a projection, a bias, a norm, a function; and the value of a call."""
+"""Edits that use what a file has and leaves unused: a projection, a bias, a norm, a function, an argument."""
 
 from __future__ import annotations
 
@@ -12,13 +12,32 @@ from qkv.repair.scope import attributes, bound, is_layer, siblings, unused_attri
 def layer(code: Code, node: ast.AST) -> Iterator[Change]:
     """A layer that the class makes and never calls, called on what is assigned or returned."""
     above = code.parents.get(node)
-    if not isinstance(node, ast.expr) or not isinstance(above, ast.Return | ast.Assign | ast.Call | ast.BinOp):
-        return
-    if isinstance(above, ast.Call) and (above.func is node or dotted(above.func).startswith("super")):
+    if not isinstance(node, ast.expr) or not _is_used(node, above) or dotted(getattr(above, "func", node)) == "super":
         return
     for name in unused_attributes(code, node):
         if is_layer(attributes(code, node)[name]):
             yield code.put(node, f"{name}({code.of(node)})", f"{name} called")
+
+
+def parameter(code: Code, node: ast.AST) -> Iterator[Change]:
+    """A matrix that a function is given and never uses, as a factor or a term of what it reads or returns."""
+    function, above = code.function_of(node), code.parents.get(node)
+    if not isinstance(node, ast.expr) or not isinstance(function, ast.FunctionDef) or not _is_used(node, above):
+        return
+    used = {inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name)}
+    for one in function.args.args:
+        if one.arg not in used and one.arg != "self":
+            for op in ("@", "+"):
+                yield code.put(node, f"{code.operand(node)} {op} {one.arg}", f"{op} {one.arg}")
+
+
+def _is_used(node: ast.expr, above: ast.AST | None) -> bool:
+    """Whether an expression is assigned, returned or handed over."""
+    if isinstance(above, ast.Call):
+        return above.func is not node
+    return isinstance(above, ast.Return | ast.Assign | ast.BinOp) and isinstance(
+        getattr(node, "ctx", ast.Load()), ast.Load
+    )
 
 
 def returned_layer(code: Code, node: ast.AST) -> Iterator[Change]:
@@ -34,7 +53,7 @@ def returned_layer(code: Code, node: ast.AST) -> Iterator[Change]:
 
 
 def whole_layer(code: Code, node: ast.AST) -> Iterator[Change]:
-    """A layer called, in the place of a product with its weight: ``self.out_proj(x)`` for ``x @ self.out_proj.weight``."""
+    """A layer called, in the place of a product with its weight: ``self.proj(x)`` for ``x @ self.proj.weight``."""
     inner = next((part for part in ast.walk(node) if isinstance(part, ast.Attribute) and part.attr == "weight"), None)
     if inner is None or not isinstance(node, ast.BinOp | ast.Call):
         return
@@ -46,8 +65,7 @@ def whole_layer(code: Code, node: ast.AST) -> Iterator[Change]:
         if isinstance(product, ast.BinOp) and isinstance(product.op, ast.MatMult):
             yield code.put(node, f"{owner}({code.of(product.left)})", "whole layer")
     if called(node) == "linear" and isinstance(node, ast.Call) and node.args:
-        if isinstance(inner.value, ast.Name | ast.Attribute | ast.Subscript):
-            yield code.put(node, f"{owner}({code.of(node.args[0])})", "whole layer")
+        yield code.put(node, f"{owner}({code.of(node.args[0])})", "whole layer")
 
 
 def bias(code: Code, node: ast.AST) -> Iterator[Change]:

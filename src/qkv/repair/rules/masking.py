@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, Edit, called, dotted, number
 from qkv.repair.rules.anchors import scores_at
-from qkv.repair.scope import attributes, is_mask, masks
+from qkv.repair.scope import attributes, is_mask, is_named_mask, masks
 
 
 def lowest(code: Code) -> str:
@@ -39,7 +39,7 @@ def masked(code: Code, node: ast.AST, mask: str) -> Iterator[str]:
     yield keeping(code, code.operand(node), f"({mask})" if not mask.isidentifier() else mask)
 
 
-def fill(code: Code, node: ast.AST) -> Iterator[Change]:
+def filled_with(code: Code, node: ast.AST) -> Iterator[Change]:
     """Minus infinity, or a large number, for what hidden scores are filled with."""
     above = code.parents.get(node)
     filled = isinstance(above, ast.Call) and called(above) in (
@@ -99,17 +99,29 @@ def after_softmax(code: Code, node: ast.AST) -> Iterator[Change]:
     applied = _applied(code, node)
     if applied is None:
         return
-    mask, rest, hides = applied
+    mask, rest = applied
     for scores in ast.walk(code.function_of(node)):
         if not scores_at(code, scores):
             continue
-        for new in (hiding(code, code.operand(scores), mask), keeping(code, code.operand(scores), mask)):
+        for new in masked(code, scores, mask):
             for removal in _removals(code, node, rest):
                 yield from _both(code, removal, code.edit(scores, new), rest)
-        if not hides and mask.startswith("~"):
-            new = hiding(code, code.operand(scores), mask[1:])
-            for removal in _removals(code, node, rest):
-                yield from _both(code, removal, code.edit(scores, new), rest)
+        yield from _with_its_condition(code, node, mask, scores)
+
+
+def _with_its_condition(code: Code, node: ast.AST, mask: str, scores: ast.AST) -> Iterator[Change]:
+    """The mask moved to the scores together with the ``if`` that it stands under."""
+    statement, before = code.statement_of(node), code.statement_of(scores)
+    guard = code.parents.get(statement) if statement is not None else None
+    if not isinstance(guard, ast.If) or before is None or not isinstance(scores, ast.Name):
+        return
+    indent = code.indent_of(before)
+    if guard.body != [statement] or guard.orelse or indent is None:
+        return
+    start = code.span(before)[0]
+    for new in masked(code, scores, mask):
+        line = f"if {code.of(guard.test)}:{code.newline}{indent}    {scores.id} = {new}{code.newline}{indent}"
+        yield Change((Edit(start, start, line), code.without(guard)), "")
 
 
 def _both(code: Code, removal: Edit, added: Edit, rest: ast.expr) -> Iterator[Change]:
@@ -135,20 +147,19 @@ def _removals(code: Code, node: ast.AST, rest: ast.expr) -> Iterator[Edit]:
     yield code.edit(node, code.of(rest))
 
 
-def _applied(code: Code, node: ast.AST) -> tuple[str, ast.expr, bool] | None:
-    """The mask of a product with a mask, or of a fill with 0; what it is applied to; and whether True hides."""
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult) and isinstance(node.target, ast.expr):
-        return code.operand(_bare(node.value)), node.target, False
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        for mask, rest in ((node.right, node.left), (node.left, node.right)):
-            if _holds_mask(code, _bare(mask)):
-                return code.operand(_bare(mask)), rest, False
-    if isinstance(node, ast.Call) and called(node) in ("masked_fill", "masked_fill_") and len(node.args) == 2:
-        if number(node.args[1]) == 0 and isinstance(node.func, ast.Attribute):
-            return code.of(node.args[0]), node.func.value, True
-    if isinstance(node, ast.Call) and called(node) == "where" and len(node.args) == 3:
-        if number(node.args[2]) == 0:
-            return code.operand(node.args[0]), node.args[1], False
+def _applied(code: Code, node: ast.AST) -> tuple[str, ast.expr] | None:
+    """The mask of a product with a mask, or of a fill with 0, and what it is applied to."""
+    match node:
+        case ast.AugAssign(target=rest, op=ast.Mult(), value=mask):
+            return code.operand(_bare(mask)), rest
+        case ast.BinOp(left=rest, op=ast.Mult(), right=mask) if _holds_mask(code, _bare(mask)):
+            return code.operand(_bare(mask)), rest
+        case ast.BinOp(left=mask, op=ast.Mult(), right=rest) if _holds_mask(code, _bare(mask)):
+            return code.operand(_bare(mask)), rest
+        case ast.Call(func=ast.Attribute(value=rest, attr="masked_fill" | "masked_fill_"), args=[mask, fill]):
+            return (code.of(mask), rest) if number(fill) == 0 else None
+        case ast.Call(args=[mask, rest, fill]) if called(node) == "where" and number(fill) == 0:
+            return code.operand(mask), rest
     return None
 
 
@@ -156,15 +167,32 @@ def missing(code: Code, node: ast.AST) -> Iterator[Change]:
     """A mask that is there, or a causal one, applied to scores."""
     if not scores_at(code, node):
         return
-    for mask in masks(code, node):
+    known = masks(code, node)
+    if isinstance(node, ast.Name):
+        held = [name for name, value in attributes(code, node).items() if is_mask(code, value) or is_named_mask(name)]
+        known += [f"{name}[..., :{node.id}.size(-2), :{node.id}.size(-1)].bool()" for name in held]
+    for mask in known:
         for new in masked(code, node, mask):
             yield code.put(node, new, "mask applied")
-    for name, value in attributes(code, node).items():
-        if is_mask(code, value) or is_mask(code, ast.Name(name.partition(".")[2])):
-            cut = f"{name}[..., :{code.operand(node)}.size(-2), :{code.operand(node)}.size(-1)].bool()"
-            for new in masked(code, node, cut):
-                yield code.put(node, new, "mask applied")
+            yield from _where_given(code, node, mask, new)
     yield code.put(node, causal(code, node), "causal mask")
+
+
+def _where_given(code: Code, node: ast.AST, mask: str, new: str) -> Iterator[Change]:
+    """The mask applied in front of a statement, where one is given: it may be None."""
+    before = code.statement_of(node)
+    indent = None if before is None else code.indent_of(before)
+    if isinstance(node, ast.Name) and before is not None and indent is not None and f"{mask}=None" in code.text:
+        start = code.span(before)[0]
+        line = f"if {mask} is not None:{code.newline}{indent}    {node.id} = {new}{code.newline}{indent}"
+        yield Change((Edit(start, start, line),), "")
+
+
+def emptied(code: Code, node: ast.AST) -> Iterator[Change]:
+    """Zeros for the weights of a query that may attend to nothing."""
+    if called(node) == "softmax":
+        library = "torch" if code.uses_torch else "np"
+        yield code.put(node, f"{library}.nan_to_num({code.of(node)})", "emptied")
 
 
 def causal(code: Code, node: ast.AST) -> str:

@@ -102,9 +102,8 @@ def inverted(code: Code, node: ast.AST) -> Iterator[Change]:
     inside = isinstance(above, ast.UnaryOp | ast.Attribute | ast.Compare) or (
         isinstance(above, ast.Subscript) and above.value is node
     )
-    loaded = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-    if isinstance(node, ast.expr) and not inside and loaded and is_mask(code, node):
-        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(above, ast.Call) or above.func is not node:
-            yield code.put(node, f"~{code.operand(node)}", "~")
-            if not isinstance(node, ast.Compare):
-                yield code.put(node, f"{code.operand(node)} == 0", "== 0")
+    is_read = isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and getattr(above, "func", None) is not node
+    if isinstance(node, ast.expr) and not inside and is_read and is_mask(code, node):
+        yield code.put(node, f"~{code.operand(node)}", "~")
+        if not isinstance(node, ast.Compare):
+            yield code.put(node, f"{code.operand(node)} == 0", "== 0")

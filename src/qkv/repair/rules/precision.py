@@ -13,16 +13,17 @@ SHORT = ("bfloat16", "float16", "half")
 
 def cast(code: Code, node: ast.AST) -> Iterator[Change]:
     """float32 for a shorter float, and no cast where a method alone makes one."""
-    if isinstance(node, ast.Attribute) and node.attr in SHORT and dotted(node.value) in ("torch", "np", "numpy"):
-        yield code.put(node, f"{dotted(node.value)}.float32", "float32")
-        yield code.put(node, f"{dotted(node.value)}.float64", "float64")
-    if isinstance(node, ast.Call) and called(node) in SHORT and isinstance(node.func, ast.Attribute):
-        end = code.span(node.func)[1]
-        yield Change((Edit(end - len(called(node)), end, "float"),), "float32")
-        yield code.put(node, code.of(node.func.value), "no cast")
-    if isinstance(node, ast.Call) and called(node) in ("to", "astype") and len(node.args) == 1:
-        if isinstance(node.func, ast.Attribute) and code.of(node.args[0]).rpartition(".")[2].strip("\"'") in SHORT:
-            yield code.put(node, code.of(node.func.value), "no cast")
+    match node:
+        case ast.Attribute(value=ast.Name("torch" | "np" | "numpy" as library), attr=attr) if attr in SHORT:
+            yield code.put(node, f"{library}.float32", "float32")
+            yield code.put(node, f"{library}.float64", "float64")
+        case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in SHORT:
+            end = code.span(node.func)[1]
+            yield Change((Edit(end - len(attr), end, "float"),), "float32")
+            yield code.put(node, code.of(inner), "no cast")
+        case ast.Call(func=ast.Attribute(value=inner, attr="to" | "astype"), args=[dtype]):
+            if code.of(dtype).rpartition(".")[2].strip("\"'") in SHORT:
+                yield code.put(node, code.of(inner), "no cast")
 
 
 def dropout(code: Code, node: ast.AST) -> Iterator[Change]:

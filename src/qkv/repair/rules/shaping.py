@@ -1,4 +1,4 @@
-"""Edits of shapes: heads that are split or merged by a view alone, heads repeated in the wrong order, einsum's letters."""
+"""Edits of shapes: heads that a view alone splits or merges, heads repeated in the wrong order, einsum's letters."""
 
 from __future__ import annotations
 
@@ -91,15 +91,6 @@ def repeated(code: Code, node: ast.AST) -> Iterator[Change]:
             axis = next((code.of(one.value) for one in node.keywords if one.arg == "dim"), "1")
             inner = code.operand(product.left.elts[0])
             yield code.put(node, f"{inner}.repeat_interleave({code.of(product.right)}, dim={axis})", "interleaved")
-    if name == "repeat_interleave" and node.args and code.uses_torch:
-        inner = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
-        if dotted(inner) != "torch":
-            text = code.of(inner)
-            yield code.put(node, f"torch.cat(({text}, {text}), dim=-1)", "halves")
-    if name in ("cat", "concat") and node.args and isinstance(node.args[0], ast.Tuple | ast.List):
-        parts = node.args[0].elts
-        if len(parts) == 2 and code.of(parts[0]) == code.of(parts[1]):
-            yield code.put(node, f"{code.operand(parts[0])}.repeat_interleave(2, dim=-1)", "adjacent")
 
 
 def _as_repeat(code: Code, node: ast.Call) -> Iterator[Change]:
