@@ -49,8 +49,8 @@ def blame(frontier: Frontier) -> Blame | None:
     turned = _turned(frontier) if stage == Stage.SCORES else None
     if turned is not None:
         return Blame(turned, confirmed)
-    if stage is not None and made is not None and confirmed and made > stage:
-        earlier = _odd(frontier, first, made) or _left_out(frontier, first, stage)
+    if stage is not None and made is not None and confirmed:
+        earlier = _odd(frontier, first, made) or (_left_out(frontier, first, stage) if made > stage else None)
         if earlier is not None:
             return earlier
     return _out_of_order(frontier, first) or Blame(_unturned(frontier, first), confirmed)
