@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,12 +80,12 @@ class Row:
 
 
 def judged(path: Path, name: str | None, options: list[str]) -> Report:
-    """The report on a file, as ``qkv check`` with these options would give it."""
+    """The report on a file, as ``qkv check`` with these options would give it but for the repair."""
     target = f"{path}:{name}" if name else str(path)
     context = command.make_context("check", [target, *options])
     request = request_from(target, {key: value for key, value in context.params.items() if key != "target"})
     with contextlib.redirect_stdout(io.StringIO()):
-        return judge(request, Host())
+        return judge(replace(request, patch_seconds=0.0), Host())
 
 
 def rows_of(style: ModuleType, by: str, only: str = "") -> list[Row]:
