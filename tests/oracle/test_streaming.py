@@ -5,12 +5,13 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from drawn import Call, drawn_calls, drawn_specs
 from qkv.masks import Causal, SlidingWindow
 from qkv.oracle import run_stages
-from qkv.oracle.streaming import stream
+from qkv.oracle.streaming import contexts, stream
 from qkv.spec import AttentionSpec
 
 
@@ -21,6 +22,26 @@ def test_blocks_change_nothing(spec: AttentionSpec, call: Call, block: int) -> N
     np.testing.assert_allclose(
         stream(spec, inputs, block=(block, block)), run_stages(spec, inputs).output, rtol=1e-12, atol=1e-12
     )
+
+
+@pytest.mark.parametrize("gain", [1.0, 1e2, 1e4])
+@pytest.mark.parametrize("softcap", [None, 5.0])
+def test_scores_of_any_size_give_the_same_in_blocks(gain: float, softcap: float | None) -> None:
+    spec = AttentionSpec(2, mask=Causal(), softcap=softcap)
+    inputs = Call(query_len=20, key_len=20).inputs(spec)
+    inputs = inputs.but(query=gain * inputs.query)
+    expected = run_stages(spec, inputs).output
+    np.testing.assert_allclose(stream(spec, inputs, block=(8, 8)), expected, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(drawn_specs(), drawn_calls())
+def test_quick_blocks_are_off_by_the_rounding_of_float32(spec: AttentionSpec, call: Call) -> None:
+    inputs = call.inputs(spec)
+    exact, quick = (contexts(spec, inputs, block=(3, 3), quick=quick) for quick in (False, True))
+    for one, other in zip(exact, quick, strict=True):
+        assert other.context.dtype == np.float64
+        np.testing.assert_allclose(other.context, one.context, rtol=1e-4, atol=1e-4)
 
 
 def test_memory_grows_with_length_and_not_with_its_square() -> None:
