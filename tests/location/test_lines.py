@@ -81,7 +81,9 @@ def judged(source: str, folder: Path, **given: Any) -> Report:
     init = {"init": {"d_in": 24, "d_out": 24, "num_heads": 3, "context_length": 64}} if "d_in" in source else {}
     name = "CausalAttention" if "class CausalAttention" in source else "attention"
     conventions = Conventions(**init)  # type: ignore[arg-type]
-    request = Request(f"{path}:{name}", {"causal": True, **given}, False, conventions, 0, 20.0, 1 << 32, patch_seconds=0.0)
+    request = Request(
+        f"{path}:{name}", {"causal": True, **given}, False, conventions, 0, 20.0, 1 << 32, patch_seconds=0.0
+    )
     return judge(request, Host())
 
 
