@@ -58,7 +58,7 @@ def against_alone(mix: Mix, causal: bool) -> Alone | None:
         return None
     spec = AttentionSpec(
         num_heads=query.shape[1], head_dim=query.shape[-1], value_dim=value.shape[-1], out_proj=False,
-        scale=None if mix.projected else 1.0, mask=Causal() if causal else Everything(),
+        scale=mix.right_factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
     )  # fmt: skip
     inputs = Inputs(query=query, key=key, value=value)
     if mix.visible is not None and not causal:

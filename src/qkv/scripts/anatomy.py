@@ -56,12 +56,10 @@ def line_of(reading: Reading, finding: Finding) -> int:
 
     A helper that takes the axis as an argument is right, and its caller wrong.
     """
-    if finding.operation < 0:
-        return 0
-    operation = reading.operations[finding.operation]
-    place = None if operation.place is None else reading.run.recording.places[operation.place]
+    place = reading.place(finding.operation)
     if place is None:
         return 0
+    operation = reading.operations[finding.operation]
     told = place.function and any(f"{word}={word}" in place.code.replace(" ", "") for word in ("axis", "dim"))
     called = [one.line for one in reading.run.bound if one.value in operation.results and one.line != place.line]
     return called[-1] if told and called else place.line

@@ -15,7 +15,8 @@ class Finding:
         fault: its id.
         operation: number of the operation that does it; -1 for none.
         said: what is wrong there, with the script's own names.
-        instead: what to write, with the script's own names.
+        instead: the expression to write in the place of that operation's, with the script's own names; code with a
+            comment, or of several lines, where that alone is not it.
         mix: the mix that it spoils; None for none.
     """
 

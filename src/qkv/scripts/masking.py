@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -27,17 +28,18 @@ def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) 
     chosen = list(range(len(rows))) if mix.token is None else [mix.token]
     step = next(one for one in mix.path if one.move == "mask")
     name = reading.name_of(step) or "the scores"
-    fault = _causal_fault(rows, chosen)
-    if fault is None:
+    diagonal = _diagonal(rows, chosen)
+    if diagonal is None or diagonal == 0:
         if not np.array_equal(rows[chosen], np.tri(len(rows))[chosen] > 0):
             assumptions.append(f"the mask on {name} is no causal one, and was taken as meant")
         return
-    words, instead = _CAUSAL[fault]
+    fault = "causal-inverted" if diagonal == INVERTED else "causal-strict" if diagonal < 0 else "causal-one-ahead"
     seen = next(row for row in chosen if not np.array_equal(rows[row], np.tri(len(rows))[row] > 0))
     tokens = ", ".join(map(str, np.flatnonzero(rows[seen]))) or "none at all"
-    said = f"{words}: token {seen} may look at {tokens}, where it should see {', '.join(map(str, range(seen + 1)))}"
+    right = ", ".join(map(str, range(seen + 1)))
+    said = f"{_CAUSAL[fault]}: token {seen} may look at {tokens}, where it should see {right}"
     made = step.made if fault == "causal-inverted" else _made_at(reading, step)
-    yield Finding(fault, made, said, instead, mix)
+    yield Finding(fault, made, said, _moved(reading, made, diagonal), mix)
 
 
 def is_causal(mix: Mix) -> bool:
@@ -61,38 +63,44 @@ def _made_at(reading: Reading, step: Known) -> int:
     return min(made, default=step.made)
 
 
+def _moved(reading: Reading, made: int, diagonal: int) -> str:
+    """The expression that draws the mask with its diagonal moved; a mask to write where it can't be read there."""
+    operation, code = reading.operations[made], reading.code(made)
+    if operation.name not in ("tril", "triu", "tri") or diagonal == INVERTED:
+        return "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # True above the diagonal: those are hidden"
+    keyword = "k" if "k" in operation.keywords or "torch" not in reading.run.frameworks else "diagonal"
+    given = operation.keywords.get("diagonal", operation.keywords.get("k", 0))
+    positional = [one for one in operation.arguments if isinstance(one, int)][-1:] if operation.name != "tri" else []
+    right = (positional[0] if positional else given) - diagonal
+    named = re.sub(r"\b(diagonal|k)\s*=\s*-?\d+", lambda found: f"{found[1]}={right}", code)
+    if named != code:
+        return named
+    if positional:
+        return re.sub(r"-?\d+\s*\)$", f"{right})", code)
+    return f"{code[:-1]}, {keyword}={right})" if code.endswith(")") and not code.endswith("()") else code
+
+
+INVERTED = 10**6
+"""Stands for a mask that shows the future and hides the past."""
+
 _CAUSAL = {
-    "causal-strict": (
-        "the diagonal is hidden too, so that no token sees itself",
-        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # hides what comes later, from the next token on",
-    ),
-    "causal-one-ahead": (
-        "each token sees tokens that come after it",
-        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # hides what comes later, from the next token on",
-    ),
-    "causal-inverted": (
-        "the mask hides the past and shows the future",
-        "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # True above the diagonal: those are hidden",
-    ),
+    "causal-strict": "the diagonal is hidden too, so that no token sees itself",
+    "causal-one-ahead": "each token sees tokens that come after it",
+    "causal-inverted": "the mask hides the past and shows the future",
 }
 
 
-def _causal_fault(rows: Array, chosen: list[int]) -> str | None:
+def _diagonal(rows: Array, chosen: list[int]) -> int | None:
+    """How many later tokens each one sees; below 0 how many of the last ones it doesn't; None for another mask."""
     size = len(rows)
-
-    def is_triangle(diagonal: int, upper: bool = False) -> bool:
-        triangle = np.triu(np.ones((size, size), bool), diagonal) if upper else np.tri(size, k=diagonal) > 0
-        return bool(np.array_equal(rows[chosen], triangle[chosen]))
-
-    if is_triangle(0) or rows[chosen].all():
+    if rows[chosen].all():
         return None
-    if is_triangle(-1):
-        return "causal-strict"
-    if any(is_triangle(diagonal) for diagonal in range(1, size)):
-        return "causal-one-ahead"
-    if is_triangle(0, upper=True) or is_triangle(1, upper=True):
-        return "causal-inverted"
-    return None
+    for diagonal in sorted(range(1 - size, size), key=abs):
+        if np.array_equal(rows[chosen], np.tri(size, k=diagonal)[chosen] > 0):
+            return diagonal
+    ones = np.ones((size, size), bool)
+    upper = any(np.array_equal(rows[chosen], np.triu(ones, diagonal)[chosen]) for diagonal in (0, 1))
+    return INVERTED if upper else None
 
 
 def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Finding]:
@@ -109,7 +117,8 @@ def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Findin
     if unused:
         name = reading.name(unused[-1])
         said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-        yield Finding("mask-not-applied", step.made, said, f"{scores}.masked_fill({name} == 0, -torch.inf)", mix)
+        instead = f"{scores}.masked_fill({name} == 0, -torch.inf)   # before softmax; True where a token may not look"
+        yield Finding("mask-not-applied", step.made, said, instead, mix)
         return
     word = next((name for name in mix.names() if naming.causal_word(name)), naming.causal_comment(text.source))
     said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from qkv.scripts.known import Array, Known
-from qkv.scripts.reading import Reading
+from qkv.scripts.reading import Reading, refs
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +93,20 @@ class Mix:
     @property
     def factor(self) -> float:
         """What the scores were multiplied by in all."""
-        steps = [one for one in self.path if one.kind == "scores"]
-        for side in (self.query, self.key):
-            steps += [] if side is None else list(_own(side))
-        return float(np.prod([one.number for one in steps if one.move == "scale"]))
+        of_scores = [one.number for one in self.path if one.kind == "scores" and one.move == "scale"]
+        return float(np.prod(of_scores)) * self.factor_of_sides
+
+    @property
+    def factor_of_sides(self) -> float:
+        """What query and key were multiplied by before they made the scores."""
+        steps = [step for side in (self.query, self.key) if side is not None for step in _own(side)]
+        return float(np.prod([step.number for step in steps if step.move == "scale"]))
+
+    @property
+    def right_factor(self) -> float:
+        """What the scores should be multiplied by in all: 1/sqrt of their length, or nothing where no one projects."""
+        scale = self.head_dim**-0.5
+        return scale if self.projected or np.isclose(self.factor, scale, rtol=1e-3) else 1.0
 
     @property
     def head_dim(self) -> int:
@@ -104,13 +114,19 @@ class Mix:
         return 1 if self.query is None else self.query.array.shape[-1]
 
     @property
+    def weights_first(self) -> bool:
+        """Whether the weights are the first factor: ``weights @ values``, and not ``values.T @ weights``."""
+        given = [self.reading.sights.get(value) for value in refs(self.reading.operations[self.context.made].arguments)]
+        return not given or given[0] is None or given[0].known is self.weights
+
+    @property
     def is_torch(self) -> bool:
         """Whether the script computes in torch."""
         return "torch" in self.reading.run.frameworks
 
     def name(self, known: Known, otherwise: str) -> str:
-        """The variable that holds a known array, or what else to call it."""
-        return self.reading.name_of(known) or otherwise
+        """The variable that holds a known array, else the expression that makes it, else what else to call it."""
+        return self.reading.name_of(known) or self.reading.expression_of(known) or otherwise
 
     def names(self) -> list[str]:
         """Every variable that holds a step on the way."""

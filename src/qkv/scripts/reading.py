@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qkv.adapters.messages import Binding, ScriptRun
-from qkv.adapters.recording import Operation, Ref
+from qkv.adapters.recording import Operation, Place, Ref
 from qkv.scripts.known import Array, Known, Sight
+
+LONGEST = 60
+"""Characters of an expression that is quoted in the place of a name."""
 
 
 @dataclass
@@ -47,9 +50,15 @@ class Reading:
         operation = self.operations[self.made_by[value]] if value in self.made_by else None
         return 0 if operation is None or operation.place is None else self.run.recording.places[operation.place].line
 
-    def code(self, operation: Operation) -> str:
+    def place(self, operation: int) -> Place | None:
+        """Where an operation stands, by its number; None where that isn't known."""
+        number = self.operations[operation].place if operation >= 0 else None
+        return None if number is None else self.run.recording.places[number]
+
+    def code(self, operation: int) -> str:
         """The expression of an operation."""
-        return "" if operation.place is None else self.run.recording.places[operation.place].code
+        place = self.place(operation)
+        return "" if place is None else place.code
 
     def target(self, operation: Operation, value: int) -> str:
         """The variable that an operation's result is given to, by itself or as a part of it."""
@@ -64,6 +73,13 @@ class Reading:
     def knowns(self, kind: str) -> list[Known]:
         """Every known array of a kind, in the order in which they were found."""
         return list(dict.fromkeys(sight.known for sight in self.sights.values() if sight.known.kind == kind))
+
+    def expression_of(self, known: Known) -> str:
+        """The expression that makes a known array, to stand in another one; empty where it is long, or none made it."""
+        code = self.code(known.made)
+        if not code or len(code) > LONGEST:
+            return ""
+        return f"({code})" if any(f" {sign} " in code for sign in "@*/+-") and not code.endswith(")") else code
 
     def name_of(self, known: Known) -> str:
         """The variable that holds a known array, or the largest part of it."""

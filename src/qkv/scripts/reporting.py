@@ -57,7 +57,7 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
         "repeat": repeat,
         "printed": run.printed,
     }
-    findings = [_fault(one) for one in judgement.findings]
+    findings = [_fault(text, reading, one) for one in judgement.findings]
     first = judgement.findings[0] if findings else None
     if first is not None:
         base |= {"faults": findings, "line": source_line(text, line_of(reading, first))} | _shown(first, judgement)
@@ -99,9 +99,24 @@ def _failed(text: Text, run: ScriptRun, first: Finding | None, base: dict[str, A
     return Report(Verdict.FAILED if first is None else Verdict.WRONG, why=why, hint=hint, **base)
 
 
-def _fault(finding: Finding) -> NamedFault:
+def _fault(text: Text, reading: Reading, finding: Finding) -> NamedFault:
     slip = slip_of(finding.fault)
-    return NamedFault(slip.id, slip.stage, slip.title, f"{finding.said}.", finding.instead, "", 0.0)
+    return NamedFault(slip.id, slip.stage, slip.title, f"{finding.said}.", _mended(text, reading, finding), "", 0.0)
+
+
+def _mended(text: Text, reading: Reading, finding: Finding) -> str:
+    """The line as it should be, where one expression is to be replaced in it; else what to write."""
+    place = reading.place(finding.operation)
+    if place is None or place.line != place.end_line or place.line != line_of(reading, finding):
+        return finding.instead
+    if "#" in finding.instead or "\n" in finding.instead:
+        return finding.instead
+    line = text.lines[place.line - 1].encode()
+    before, after = line[: place.column].decode(), line[place.end_column :].decode()
+    operands = " @ " in finding.instead or " / " in finding.instead
+    alone = before.rstrip().endswith(("=", "(", ",", "return")) and (after.strip()[:1] in ("", ")", ",", "#"))
+    instead = f"({finding.instead})" if operands and not alone else finding.instead
+    return f"{before}{instead}{after}".strip()
 
 
 def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:

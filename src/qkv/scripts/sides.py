@@ -10,6 +10,7 @@ from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading
+from qkv.scripts.wording import softmax_code
 
 UNSCALED = ("unscaled", "no scal", "without scal", "not scale")
 """How a script says that it leaves the scale out on purpose."""
@@ -84,7 +85,7 @@ def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
     product, dim, softmax = mix.product, mix.head_dim, mix.normalised
     if product is None or product.slip or dim < 2 or softmax is None or softmax.slip:
         return
-    if np.isclose(mix.factor, dim**-0.5, rtol=1e-3) or (not mix.projected and np.isclose(mix.factor, 1, rtol=1e-3)):
+    if np.isclose(mix.factor, mix.right_factor, rtol=1e-3):
         return
     if any(word in source.lower() for word in UNSCALED):
         assumptions.append(f"the scores are not multiplied by 1/sqrt({dim}), as the text says")
@@ -92,7 +93,8 @@ def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
     made = next((one.made for one in mix.path if one.move == "scale"), softmax.made)
     fault, said = _factor(mix, dim)
     keys = mix.name(mix.key, "keys") if mix.key is not None else "keys"
-    yield Finding(fault, made, said, f"{mix.name(product, 'attn_scores')} / {keys}.shape[-1] ** 0.5", mix)
+    scaled = f"{mix.name(product, 'attn_scores')} / {keys}.shape[-1] ** 0.5"
+    yield Finding(fault, made, said, softmax_code(mix, scaled) if made == softmax.made else scaled, mix)
 
 
 def _factor(mix: Mix, dim: int) -> tuple[str, str]:

@@ -61,7 +61,8 @@ def axis(mix: Mix) -> Iterator[Finding]:
         "context vector "
         "is made with one weight from every token, and these don't sum to one"
     )
-    yield Finding("weights-transposed", mix.context.made, said, f"{weights} @ {value}", mix)
+    instead = f"{weights} @ {value}" if mix.weights_first else f"{value}.T @ {weights}.T"
+    yield Finding("weights-transposed", mix.context.made, said, instead, mix)
 
 
 def sums(mix: Mix) -> Iterator[Finding]:
@@ -73,7 +74,8 @@ def sums(mix: Mix) -> Iterator[Finding]:
     if len(wrong):
         name, row = mix.name(mix.weights, "the weights"), int(wrong[0])
         said = f"the weights of token {row} in {name} sum to {of_rows[row]:.4f}, and must sum to one"
-        yield Finding("rows-not-one", mix.context.made, said, softmax_code(mix, "attn_scores"), mix)
+        instead = f"{name} = {softmax_code(mix, 'attn_scores')}   # or divide each row by its sum"
+        yield Finding("rows-not-one", mix.context.made, said, instead, mix)
 
 
 def masked_late(mix: Mix) -> Iterator[Finding]:
@@ -89,4 +91,5 @@ def masked_late(mix: Mix) -> Iterator[Finding]:
                 f"one. Mask the scores before softmax, or divide {name} by the sums of its rows"
             )
             keep = "dim=-1, keepdim=True" if mix.is_torch else "axis=-1, keepdims=True"
-            yield Finding("mask-after-softmax", step.made, said, f"{name} / {name}.sum({keep})", mix)
+            instead = f"{name} = {name} / {name}.sum({keep})   # behind this line"
+            yield Finding("mask-after-softmax", step.made, said, instead, mix)

@@ -113,8 +113,9 @@ def _numbered(reading: Reading) -> Iterator[Finding]:
         said_of_it = (
             f"{name} comes from the token at index {token}; by its name it belongs to the one at index {meant}{called}"
         )
-        code = reading.code(reading.operations[reading.made_by[value]])
-        instead = code.replace(f"[{token}]", f"[{meant}]") if f"[{token}]" in code else f"{name}: of row {meant}"
+        code = reading.code(reading.made_by[value])
+        taken, right = f"[{token}]", f"[{meant}]"
+        instead = code.replace(taken, right) if taken in code else f"{name}   # from row {meant} of the inputs"
         yield Finding("other-token", reading.made_by[value], said_of_it, instead)
         return
 
@@ -181,5 +182,5 @@ def _compared(reading: Reading) -> Iterator[Finding]:
         if set(reading.parents.get(values[0], [0])) & set(reading.parents.get(values[1], [1])):
             continue  # two rows of one array: whoever compares those means to
         said = f"one side is the row of token {one.token}, the other that of token {other.token}"
-        code = reading.code(operation).replace(f"[{one.token}]", f"[{other.token}]")
+        code = reading.code(number).replace(f"[{one.token}]", f"[{other.token}]")
         yield Finding("compared-with-other-token", number, said, code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -16,8 +17,8 @@ Words = tuple[str, str]
 
 def finding_of(mix: Mix, step: Known) -> Finding:
     """The finding on a step that no right attention takes."""
-    source = mix.reading.name_of(step.sources[0]) if step.sources else ""
-    said, instead = _WORDS[step.slip](mix, step, source or "attn_scores")
+    source = mix.name(step.sources[0], "attn_scores") if step.sources else "attn_scores"
+    said, instead = _WORDS[step.slip](mix, step, source)
     return Finding(step.slip, step.made, said, instead, mix)
 
 
@@ -29,7 +30,7 @@ def softmax_code(mix: Mix, scores: str) -> str:
 
 
 def _scores(mix: Mix, step: Known, source: str) -> Words:
-    left, right = (mix.reading.name_of(one) or "tokens" for one in step.sources)
+    left, right = (mix.name(one, "tokens") for one in step.sources)
     said = f"a score is the dot product of a row of {left} with a row of {right}: @ with the second one transposed"
     return said, f"{left} @ {right}.T" if step.sources[1].array.ndim == 2 else f"{left} @ {right}.transpose(-2, -1)"
 
@@ -53,15 +54,18 @@ def _fill(mix: Mix, step: Known, source: str) -> Words:
         "not 0: the "
         "hidden tokens keep some weight. Only minus infinity leaves them none"
     )
-    return said, _masked(mix, source)
+    return said, _masked(mix, step, source)
 
 
 def _added(mix: Mix, step: Known, source: str) -> Words:
     said = f"{step.number:g} is added to the scores, which hides nothing: a hidden score must become minus infinity"
-    return said, _masked(mix, source)
+    return said, _masked(mix, step, source)
 
 
-def _masked(mix: Mix, source: str) -> str:
+def _masked(mix: Mix, step: Known, source: str) -> str:
+    code = mix.reading.code(step.made)
+    if "masked_fill" in code:
+        return re.sub(r",[^,()]+\)$", ", -torch.inf)", code)
     if mix.is_torch:
         return f"{source}.masked_fill(mask, -torch.inf)   # mask: True where a token may not look"
     return f"np.where(mask, -np.inf, {source})   # mask: True where a token may not look"
@@ -101,12 +105,12 @@ def _split(mix: Mix, step: Known, source: str) -> Words:
     said = (
         "this view cuts up the tokens and not the channels: take the heads out of the last axis, then move their axis"
     )
-    return said, f"{source}.view(batch, num_tokens, num_heads, head_dim).transpose(1, 2)"
+    return said, f"{source}.view(batch, num_tokens, num_heads, head_dim).transpose(1, 2)   # by their own names"
 
 
 def _merged(mix: Mix, step: Known, source: str) -> Words:
     said = "the heads lie one behind the other: without a transpose this puts different tokens side by side"
-    return said, f"{source}.transpose(1, 2).reshape(batch, num_tokens, num_heads * head_dim)"
+    return said, f"{source}.transpose(1, 2).reshape(batch, num_tokens, num_heads * head_dim)   # by their own names"
 
 
 _WORDS: dict[str, Callable[[Mix, Known, str], Words]] = {

@@ -1,0 +1,170 @@
+"""``qkv explain``: the code line by line, of scripts, notebooks, classes and functions, for people and programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+import qkv.demo
+from command_line import FILES, qkv_in
+from qkv.explainer import explain
+from qkv.report import Verdict
+from qkv.report.anatomy import Anatomy, anatomy_to_json
+from qkv.report.anatomy_text import anatomy_text
+from qkv.request import Request
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+DEMO = Path(next(iter(qkv.demo.__path__))) / "causal_attention.py"
+
+Qkv = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Qkv:
+    for name in ("right/article.py", "wrong/softmax_dim_0.py"):
+        (tmp_path / Path(name).name).write_text((SCRIPTS / name).read_text(encoding="utf-8"), encoding="utf-8")
+    return partial(qkv_in, tmp_path)
+
+
+def explained(file: Path, monkeypatch: pytest.MonkeyPatch, target: str = "") -> Anatomy:
+    monkeypatch.chdir(file.parent)
+    return explain(Request(target or file.name, repeat=f"qkv explain {file.name}"))
+
+
+def as_text(anatomy: Anatomy, width: int = 100) -> str:
+    return anatomy_text(anatomy, Console(file=io.StringIO(), width=width, color_system=None))
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def line_with(anatomy: Anatomy, code: str) -> Any:
+    return next(line for line in anatomy.lines if code in line.code)
+
+
+@pytest.mark.parametrize("script", ["right/article", "wrong/softmax_dim_0", "right/multi_head", "right/one_token"])
+def test_a_script_as_a_person_reads_it(
+    script: str, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    text = as_text(explained(SCRIPTS / f"{script}.py", monkeypatch))
+    assert not re.search(r"[ \t]$|\x1b", text, re.MULTILINE)
+    assert text == snapshot
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, 200])
+def test_nothing_is_cut_off_at_any_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    anatomy = explained(SCRIPTS / "wrong" / "softmax_dim_0.py", monkeypatch)
+    text = as_text(anatomy, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text.partition("✗ wrong")[0]
+    assert "(querychannel)(channelkey)->(querykey)" in "".join(text.split())
+    assert text.count("✗") == 2  # the line, and the verdict
+
+
+def test_a_class_as_a_person_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: SnapshotAssertion
+) -> None:
+    file = written(tmp_path, "causal_attention.py", DEMO.read_text(encoding="utf-8"))
+    anatomy = explained(file, monkeypatch)
+    assert anatomy.report.verdict is Verdict.WRONG
+    assert line_with(anatomy, "diagonal=").mark == "wrong"
+    scores = line_with(anatomy, "attn_scores = ")
+    assert scores.mark == "right"
+    assert [made.name for made in scores.makes] == ["key", "attn_scores"]
+    assert scores.makes[-1].product == "(query dim)(dim key) -> (query key)"
+    assert scores.makes[-1].numbers == "(7 x 8)(8 x 7) = (7 x 7)"
+    assert as_text(anatomy) == snapshot
+
+
+def test_a_right_function_of_numpy_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anatomy = explained(written(tmp_path, "right.py", FILES["right.py"]), monkeypatch)
+    assert anatomy.report.verdict is Verdict.RIGHT
+    last = line_with(anatomy, "return")
+    assert last.mark == "right"
+    assert [made.name for made in last.makes][-1] == "context"
+    assert {made.name for line in anatomy.lines for made in line.makes} >= {"attn_weights", "context"}
+
+
+def notebook(*cells: str) -> str:
+    made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def test_a_notebook_is_explained_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (SCRIPTS / "wrong" / "softmax_dim_0.py").read_text(encoding="utf-8")
+    inputs, _, rest = source.partition("attn_scores")
+    anatomy = explained(
+        written(tmp_path, "n.ipynb", notebook("%matplotlib inline", inputs, f"%%time\nattn_scores{rest}")), monkeypatch
+    )
+    wrong = line_with(anatomy, "dim=0")
+    assert (wrong.mark, wrong.cell, wrong.line) == ("wrong", 3, 3)
+    assert line_with(anatomy, "%matplotlib").cell == 1
+    assert anatomy.report.line is not None
+    assert (anatomy.report.line.file, anatomy.report.line.line) == ("n.ipynb cell 3", 3)
+    assert "cell 3\n" in as_text(anatomy)
+
+
+def test_a_class_in_a_notebook_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = DEMO.read_text(encoding="utf-8").partition("class ")
+    file = written(tmp_path, "n.ipynb", notebook("!pip list\n" + cells[0], "".join(cells[1:])))
+    for target in ("n.ipynb", "n.ipynb:CausalAttention"):
+        anatomy = explained(file, monkeypatch, target)
+        assert [fault.id for fault in anatomy.report.faults] == ["causal-one-ahead"]
+        assert line_with(anatomy, "diagonal=").mark == "wrong"
+        assert anatomy.report.line is not None
+        assert anatomy.report.line.file == "n.ipynb cell 2"
+
+
+def test_programs_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = json.loads(anatomy_to_json(explained(SCRIPTS / "wrong" / "softmax_dim_0.py", monkeypatch)))
+    assert (answer["schema"], answer["file"], answer["verdict"]) == (1, "softmax_dim_0.py", "wrong")
+    assert set(answer["lines"][0]) == {"line", "cell", "code", "makes", "mark", "note"}
+    scores = next(line for line in answer["lines"] if line["code"].startswith("attn_scores"))
+    assert scores["mark"] == "right"
+    assert scores["makes"] == [
+        {
+            "name": "attn_scores",
+            "stage": "scores",
+            "axes": ["query", "key"],
+            "shape": [6, 6],
+            "product": "(query channel)(channel key) -> (query key)",
+            "numbers": "(6 x 3)(3 x 6) = (6 x 6)",
+            "note": "",
+        }
+    ]
+    assert answer["report"]["faults"][0]["id"] == "softmax-over-queries"
+
+
+def test_exit_codes_of_the_command(command: Qkv) -> None:
+    right = command("explain", "article.py")
+    assert right.returncode == 0
+    assert "(query key)(key channel) -> (query channel)" in right.stdout
+    assert command("explain", "softmax_dim_0.py", "--format", "json").returncode == 1
+    assert command("explain").returncode == 2
+    missing = command("explain", "nothing.py")
+    assert missing.returncode == 4
+    assert "no such file: nothing.py" in missing.stdout
+
+
+def test_check_judges_a_script_in_the_same_way(command: Qkv) -> None:
+    wrong = command("check", "softmax_dim_0.py", "--format", "json")
+    assert wrong.returncode == 1
+    answer = json.loads(wrong.stdout)
+    assert answer["candidate"]["kind"] == "script"
+    assert (answer["line"]["line"], answer["faults"][0]["id"]) == (16, "softmax-over-queries")
+    refused = command("check", "article.py", "--gradients")
+    assert refused.returncode == 2
+    assert "article.py is a script" in " ".join(refused.stderr.split())
