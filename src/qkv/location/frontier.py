@@ -16,6 +16,9 @@ EMPTY = frozenset(
 )
 """Operations that make an array without any content of its own: what is made of it is judged."""
 
+TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
+"""Operations that only tell something of an array: of a right one they can't tell anything wrong."""
+
 ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
 """Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
 
@@ -82,7 +85,9 @@ class Frontier:
     def clear(self, value: int) -> bool:
         """Whether a value is right, was given, or has no content of its own."""
         maker = self.flow.maker(value)
-        return value in self.cleared or maker is None or self._empty(self.operation(maker))
+        if value in self.cleared or maker is None or self._empty(self.operation(maker)):
+            return True
+        return self.operation(maker).name in TELLING and all(map(self.clear, self.flow.operands(maker)))
 
     def sight_of(self, values: Collection[int]) -> Sight | None:
         """What an operation's results are: under the fault, or in part."""
