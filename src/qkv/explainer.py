@@ -12,8 +12,9 @@ from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place, Recording, Ref
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
 from qkv.debugger import judge
-from qkv.diagnosis import Diagnosis
+from qkv.diagnosis import Diagnosis, under
 from qkv.location.locating import CLOSENESS, watched
+from qkv.oracle import Run
 from qkv.recognition import Recognition, Sight, recognise
 from qkv.recognition.arrangement import REPEATED
 from qkv.report import Report, SourceLine
@@ -57,7 +58,16 @@ def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[Recognition]:
         recording = watched(trial, observation)
         if recording is not None:
             with np.errstate(all="ignore"):
-                yield recognise(recording, observation.expected.run, closeness=CLOSENESS[trial.dtype])
+                right = observation.expected.run
+                yield recognise(recording, right, _under_fault(diagnosis, right), CLOSENESS[trial.dtype])
+
+
+def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:
+    """The run under the fault that was diagnosed; None for none."""
+    if diagnosis.best is None:
+        return None
+    faulty = under(diagnosis.best.variants, right)
+    return faulty.but(before={**right.before, **faulty.before})
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -74,9 +84,9 @@ def _lines(recognition: Recognition, report: Report) -> list[CodeLine]:
         place = _place(recording, operation)
         if place is not None and Path(place.file) == text.path:
             for value in operation.results:
-                sight = recognition.sights[value]
+                sight, right = _seen(recognition, value), recognition.right(value)
                 if sight is not None:
-                    entry = _made(recognition, operation, value, sight), sight.right
+                    entry = _made(recognition, operation, value, sight), right
                     here = made.setdefault(place.line, [])
                     here += [entry] if entry not in here else []
     blamed = _blamed(text, report.line)
@@ -126,6 +136,12 @@ def _shown(text: Text, lines: set[int]) -> list[int]:
     return [number for number in sorted(shown) if text.lines[number - 1].strip()]
 
 
+def _seen(recognition: Recognition, value: int) -> Sight | None:
+    """What a value is: in the attention that is meant, else under the fault, else what it has most in common with."""
+    sight = recognition.sights[value]
+    return sight if recognition.right(value) else recognition.faulty[value] or sight
+
+
 # --- what a line makes ------------------------------------------------------------------------------------------------
 
 
@@ -155,7 +171,7 @@ def _product(recognition: Recognition, operation: Operation) -> Product | None:
 
 
 def _matrix(recognition: Recognition, value: int) -> Shape | None:
-    sight, array = recognition.sights[value], recognition.recording.values[value].array
+    sight, array = _seen(recognition, value), recognition.recording.values[value].array
     if sight is None or array.ndim < 2 or len(sight.axes) != array.ndim:
         return None
     return Shape((sight.axes[-2], sight.axes[-1]), (array.shape[-2], array.shape[-1]))

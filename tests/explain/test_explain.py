@@ -36,6 +36,13 @@ def command(tmp_path: Path) -> Qkv:
     return partial(qkv_in, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def wrong() -> Anatomy:
+    """A script with its softmax over the wrong axis, explained."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return explained(SCRIPTS / "wrong" / "softmax_dim_0.py", monkeypatch)
+
+
 def explained(file: Path, monkeypatch: pytest.MonkeyPatch, target: str = "") -> Anatomy:
     monkeypatch.chdir(file.parent)
     return explain(Request(target or file.name, repeat=f"qkv explain {file.name}"))
@@ -65,9 +72,8 @@ def test_a_script_as_a_person_reads_it(
 
 
 @pytest.mark.parametrize("width", [60, 80, 140, 200])
-def test_nothing_is_cut_off_at_any_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    anatomy = explained(SCRIPTS / "wrong" / "softmax_dim_0.py", monkeypatch)
-    text = as_text(anatomy, width)
+def test_nothing_is_cut_off_at_any_width(width: int, wrong: Anatomy) -> None:
+    text = as_text(wrong, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text.partition("✗ wrong")[0]
     assert "(querychannel)(channelkey)->(querykey)" in "".join(text.split())
@@ -86,7 +92,9 @@ def test_a_class_as_a_person_reads_it(
     assert [made.name for made in scores.makes] == ["key", "attn_scores"]
     assert scores.makes[-1].product == "(query dim)(dim key) -> (query key)"
     assert scores.makes[-1].numbers == "(7 x 8)(8 x 7) = (7 x 7)"
-    assert as_text(anatomy) == snapshot
+    assert line_with(anatomy, "attn_weights = ").makes[-1].name == "attn_weights"  # as it is under the fault
+    assert line_with(anatomy, "attn_weights = ").mark == ""
+    assert as_text(anatomy).partition("✗ wrong")[0] == snapshot
 
 
 def test_a_right_function_of_numpy_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,16 +128,15 @@ def test_a_notebook_is_explained_cell_by_cell(tmp_path: Path, monkeypatch: pytes
 def test_a_class_in_a_notebook_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = DEMO.read_text(encoding="utf-8").partition("class ")
     file = written(tmp_path, "n.ipynb", notebook("!pip list\n" + cells[0], "".join(cells[1:])))
-    for target in ("n.ipynb", "n.ipynb:CausalAttention"):
-        anatomy = explained(file, monkeypatch, target)
-        assert [fault.id for fault in anatomy.report.faults] == ["causal-one-ahead"]
-        assert line_with(anatomy, "diagonal=").mark == "wrong"
-        assert anatomy.report.line is not None
-        assert anatomy.report.line.file == "n.ipynb cell 2"
+    anatomy = explained(file, monkeypatch, "n.ipynb:CausalAttention")
+    assert [fault.id for fault in anatomy.report.faults] == ["causal-one-ahead"]
+    assert line_with(anatomy, "diagonal=").mark == "wrong"
+    assert anatomy.report.line is not None
+    assert anatomy.report.line.file == "n.ipynb cell 2"
 
 
-def test_programs_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = json.loads(anatomy_to_json(explained(SCRIPTS / "wrong" / "softmax_dim_0.py", monkeypatch)))
+def test_programs_read_the_same(wrong: Anatomy) -> None:
+    answer = json.loads(anatomy_to_json(wrong))
     assert (answer["schema"], answer["file"], answer["verdict"]) == (1, "softmax_dim_0.py", "wrong")
     assert set(answer["lines"][0]) == {"line", "cell", "code", "makes", "mark", "note"}
     scores = next(line for line in answer["lines"] if line["code"].startswith("attn_scores"))
