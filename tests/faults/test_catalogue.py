@@ -39,7 +39,7 @@ IDENTICAL: Mapping[frozenset[str], str] = {
     frozenset({"tail-block", "weights-not-loaded"}): "no probe fills the first block, and without it nothing is left",
     frozenset({"fused-qkv-layout", "fused-qkv-sharded"}): "over as many devices as heads, each has its own [q k v]",
     frozenset({"tail-block", "softmax-off-by-one"}): "at odd lengths the last block of two has room for one key more",
-    frozenset({"tail-block", "cache-empty-slots"}): "a cache with as many slots as a block has is filled up with the same",
+    frozenset({"tail-block", "cache-empty-slots"}): "a cache of as many slots as a block has is filled up alike",
     frozenset({"fused-qkv-layout", "key-value-swapped"}): "reading [Q | V | K] is swapping key and value",
     frozenset({"fused-qkv-layout", "scores-transposed"}): "reading [K | Q | V] is swapping query and key",
     frozenset({"causal-missing", "mask-not-applied"}): "where causal is the whole rule, the whole mask is missing",
