@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -88,10 +89,17 @@ def test_a_directory_names_its_files(write: Write, tmp_path: Path) -> None:
     assert "attention.py" in error.hint
 
 
-def test_a_notebook_is_told_how_to_become_a_file(write: Write) -> None:
+def test_a_notebook_without_cells_is_told_to_be_saved_again(write: Write) -> None:
     error = failure(write("{}", "lesson.ipynb"))
-    assert error.message.endswith("lesson.ipynb is not a Python file")
-    assert "jupyter nbconvert --to script" in error.hint
+    assert error.message.endswith("lesson.ipynb is no notebook")
+    assert "save it again in Jupyter" in error.hint
+
+
+def test_what_a_notebook_defines_is_loaded(write: Write) -> None:
+    source = ["%matplotlib inline\n", "def attention(query, key, value): return value"]
+    notebook = {"cells": [{"cell_type": "code", "source": source}]}
+    loaded = load(write(json.dumps(notebook), "lesson.ipynb"))
+    assert (loaded.name, loaded.value(1, 2, 3)) == ("attention", 3)
 
 
 def test_a_file_that_is_not_python(write: Write) -> None:

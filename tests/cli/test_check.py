@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from command_line import environment
 from qkv.cli.commands import COMMANDS, group
 from qkv.faults import CATALOGUE, GRADIENT_FAULTS, LENGTH_FAULTS
+from qkv.scripts.slips import SCRIPT_SLIPS
 
 Qkv = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -152,7 +153,8 @@ def run(*arguments: str) -> str:
 
 
 def test_faults_lists_every_fault_and_explains_one() -> None:
-    assert [line.split()[0] for line in run("faults").splitlines()] == [*CATALOGUE, *LENGTH_FAULTS, *GRADIENT_FAULTS]
+    known = [*CATALOGUE, *LENGTH_FAULTS, *GRADIENT_FAULTS, *SCRIPT_SLIPS]
+    assert [line.split()[0] for line in run("faults").splitlines()] == known
     told = run("faults", "causal-missing")
     assert told.startswith("causal-missing: ")
     assert "write instead:\n    " in told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from textwrap import indent
+from typing import Any
 
 import click
 
@@ -15,8 +16,9 @@ from qkv.errors import nearest
 def command(name: str | None) -> None:
     """List the faults that are known, or explain one."""
     from qkv.faults import CATALOGUE, GRADIENT_FAULTS, LENGTH_FAULTS
+    from qkv.scripts.slips import SCRIPT_SLIPS
 
-    known = {**CATALOGUE, **LENGTH_FAULTS, **GRADIENT_FAULTS}
+    known: dict[str, Any] = {**CATALOGUE, **LENGTH_FAULTS, **GRADIENT_FAULTS, **SCRIPT_SLIPS}
     if name is None:
         put("".join(f"{entry.id:32}{entry.stage:10}{entry.title}\n" for entry in known.values()))
         return
@@ -28,6 +30,6 @@ def command(name: str | None) -> None:
     entry = known[name]
     text = f"{entry.id}: {entry.title} (stage {entry.stage})\n\n{entry.explanation}\n\n"
     text += f"write instead:\n{indent(entry.repair.strip(), '    ')}\n"
-    if entry.needs:
+    if name not in SCRIPT_SLIPS and entry.needs:
         text += f"\ninvisible with: {', '.join(need.absent for need in entry.needs)}\n"
     put(text)
