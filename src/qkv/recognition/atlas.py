@@ -68,9 +68,9 @@ class _Sheet:
         return np.sort(self.parts, axis=1)
 
     @cached_property
-    def size(self) -> float:
-        """The largest entry."""
-        return float(np.abs(self.parts[np.isfinite(self.parts)]).max(initial=1e-30))
+    def sizes(self) -> Array:
+        """Each part's largest entry: of exponentials one part may be beyond all others."""
+        return np.abs(np.where(np.isfinite(self.parts), self.parts, 0.0)).max(axis=1, initial=1e-30)
 
     def place(self, part: int) -> dict[str, int]:
         """Where on the fixed axes a part stands."""
@@ -120,7 +120,8 @@ class Atlas:
         small = small.astype(np.float64)
         for sheet in self._sheets.get(small.size, ()):
             for part, entries in enumerate(sheet.parts):
-                factor = float(np.linalg.norm(small)) / max(float(np.linalg.norm(entries)), 1e-300)
+                with np.errstate(all="ignore"):
+                    factor = float(np.linalg.norm(small) / np.linalg.norm(entries))
                 for signed in (factor, -factor):
                     if factor == 0 or not np.isfinite(factor) or part not in self._candidates(sheet, small / signed):
                         continue
@@ -135,7 +136,7 @@ class Atlas:
             off = np.abs(sheet.ordered - ordered)
         off[np.isnan(sheet.ordered) & np.isnan(ordered)] = 0.0
         off[sheet.ordered == ordered] = 0.0
-        return [int(part) for part in np.flatnonzero(off.max(axis=1) <= self._closeness * sheet.size)]
+        return [int(part) for part in np.flatnonzero(off.max(axis=1) <= self._closeness * sheet.sizes)]
 
     def _equal(self, sheet: _Sheet, small: Array) -> Iterator[tuple[int, Names]]:
         for part in self._candidates(sheet, small):
@@ -143,7 +144,7 @@ class Atlas:
             yield from ((part, names) for names in arranged or [()])
 
     def _arranged(self, sheet: _Sheet, part: int, small: Array) -> list[Names]:
-        bar = self._closeness * sheet.size
+        bar = self._closeness * sheet.sizes[part]
         return [
             names
             for index, names in arrangements(sheet.shape, sheet.axes, small.shape)
@@ -152,10 +153,9 @@ class Atlas:
 
     def _hiding(self, sheet: _Sheet, small: Array, low: Array) -> Iterator[tuple[int, Names]]:
         """The parts that are equal wherever nothing is hidden, and of which known masks hide just what is hidden."""
-        bar = self._closeness * sheet.size
         assert sheet.hidden is not None
         for index, names in arrangements(sheet.shape, sheet.axes, small.shape):
-            for part, entries in enumerate(sheet.parts):
+            for part, (entries, bar) in enumerate(zip(sheet.parts, self._closeness * sheet.sizes, strict=True)):
                 if (np.abs(entries[index] - small)[~low] <= bar).all() and _hidden(sheet.hidden[part][:, index], low):
                     yield part, names
 

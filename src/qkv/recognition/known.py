@@ -86,10 +86,10 @@ def _projected(run: Run) -> Iterator[Known]:
         ("value", VALUES, spec.kv_heads, (1.0,)),
     ):
         projected = getattr(before[Stage.HEADS], name)
-        yield Known(name, Stage.PROJECT, axes, _in_heads(projected, heads), factors)
+        yield Known(name, Stage.PROJECT, axes, in_heads(projected, heads), factors)
         bare = _without_bias(run, name)
         if bare is not None:
-            yield Known(f"{name} before its bias", Stage.PROJECT, axes, _in_heads(bare, heads))
+            yield Known(f"{name} before its bias", Stage.PROJECT, axes, in_heads(bare, heads))
         for after, stage in ((before[Stage.POSITION], Stage.HEADS), (before[Stage.SCORES], Stage.POSITION)):
             array = getattr(after, name)
             yield Known(name, stage, axes, array[:, :: spec.num_heads // heads], factors)
@@ -97,7 +97,7 @@ def _projected(run: Run) -> Iterator[Known]:
                 yield Known(name, stage, axes, array, factors)
 
 
-def _in_heads(array: Array, heads: int) -> Array:
+def in_heads(array: Array, heads: int) -> Array:
     """``(batch, token, head*dim)`` as ``(batch, head, token, dim)``."""
     if array.ndim == 4:
         return array
@@ -135,10 +135,11 @@ def _scored(run: Run) -> Iterator[Known]:
         if spec.alibi is not None:
             # By the key's position alone: a whole row is moved, and the weights stay.
             position = np.asarray(run.token_positions()[1], dtype=float)
-            by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * position
-            alone = np.broadcast_to(by_key[None, :, 0], (len(biased), *by_key[:, 0].shape))
-            yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
-            yield Known("biased scores", Stage.BIAS, PAIRS, capped + by_key, (1.0, LOG2_E), maskable=True)
+            for counted in (position, position - position[-1:]):
+                by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * counted
+                alone = np.broadcast_to(by_key[None, :, 0], (len(biased), *by_key[:, 0].shape))
+                yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
+                yield Known("biased scores", Stage.BIAS, PAIRS, capped + by_key, (1.0, LOG2_E), maskable=True)
 
 
 def _weighed(run: Run) -> Iterator[Known]:
@@ -153,6 +154,8 @@ def _weighed(run: Run) -> Iterator[Known]:
         total = shares.sum(axis=-1, keepdims=True)
         yield Known("scores below the largest", Stage.SOFTMAX, PAIRS, masked - top)
         yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, shares)
+        if run.spec.sinks and run.inputs.sinks is not None:
+            yield from _beside_sinks(masked, run.inputs.sinks, top)
         yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, np.exp(masked))
         for name, column in (("row's largest score", top), ("row's sum", total), ("row's sum", total * np.exp(top))):
             yield Known(name, Stage.SOFTMAX, PAIRS[:3], column[..., 0])
@@ -163,6 +166,19 @@ def _weighed(run: Run) -> Iterator[Known]:
 
 def _put_out(run: Run) -> Iterator[Known]:
     context = run.before[Stage.MERGE].context
+def _beside_sinks(masked: Array, sinks: Array, top: Array) -> Iterator[Known]:
+    """Scores and weights with the sink as one key more, behind the others."""
+    scores = np.concatenate([masked, np.broadcast_to(sinks.reshape(1, -1, 1, 1), (*masked.shape[:3], 1))], axis=-1)
+    shares = np.exp(scores - top)
+    for name, stage, array in (
+        ("scores and sink", Stage.MASK, scores),
+        ("scores and sink below the largest", Stage.SOFTMAX, scores - top),
+        ("exp of the scores and sink", Stage.SOFTMAX, shares),
+        ("attn_weights and that of the sink", Stage.SOFTMAX, shares / shares.sum(axis=-1, keepdims=True)),
+    ):
+        yield Known(name, stage, PAIRS, array)
+
+
     yield Known("context", Stage.MIX, CONTEXT, context)
     parameters = run.inputs.parameters
     if parameters is not None and parameters.out_proj is not None and run.spec.out_proj:

@@ -49,9 +49,9 @@ def _rope(run: Run, rope: Rope, query_at: Array, key_at: Array) -> Iterator[Know
         yield Known("angles of rope", Stage.POSITION, (axes[2], "pair"), angles)
         yield Known("angles of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(angles, rope))
         for name, table in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
-            table = table * rope.attention_factor
-            yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "pair"), table)
-            yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(table, rope))
+            for factor in dict.fromkeys((rope.attention_factor, 1.0)):
+                yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "pair"), table * factor)
+                yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(table * factor, rope))
         yield from _turned(run, rope, axes, x, angles)
 
 
@@ -84,6 +84,8 @@ def _turned(run: Run, rope: Rope, axes: tuple[str, ...], x: Array, angles: Array
         ):  # fmt: skip
             yield Known(f"{name}, {part}", Stage.POSITION, wide, array)
         if 2 * pairs < every.shape[-1]:
+            both = turned * _for_channels(cos, rope) + quarter * _for_channels(sin, rope)
+            yield Known(f"{name}, channels that are turned", Stage.POSITION, wide, both)
             yield Known(f"{name}, channels that stay", Stage.POSITION, wide, every[..., 2 * pairs :])
 
 

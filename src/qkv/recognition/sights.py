@@ -17,6 +17,7 @@ from qkv.recognition.arrangement import REPEATED, Names, arrangements, collapsed
 from qkv.recognition.atlas import LOW, Atlas, Found
 from qkv.recognition.known import PAIRS, Known, knowns_of
 from qkv.recognition.known_masks import KnownMask, masks_of
+from qkv.recognition.known_norms import norm_knowns
 from qkv.recognition.known_positions import position_knowns
 from qkv.vocabulary import Stage
 
@@ -96,7 +97,7 @@ def recognise(recording: Recording, right: Run, faulty: Run | None = None, close
         if key not in known:
             sight = meant.sight(value.array)
             wrong = other is not None and (sight is None or not sight.right or sight.scrambled)
-            known[key] = sight, other.sight(value.array) if other is not None and wrong else None
+            known[key] = sight, other.sight(value.array, multiples=False) if other is not None and wrong else None
         sights.append(known[key][0])
         under_fault.append(known[key][1])
     return Recognition(recording, sights, under_fault)
@@ -107,15 +108,20 @@ class _Book:
 
     def __init__(self, run: Run, closeness: float) -> None:
         self._run = run
-        knowns = _made(chain(_possible(position_knowns(run)), _possible(knowns_of(run))))
+        knowns = _made(chain(_possible(position_knowns(run)), _possible(norm_knowns(run)), _possible(knowns_of(run))))
         self._masks = list(_possible(masks_of(run)))
         self._atlas = Atlas(_unlike(knowns), list(_possible(_as_pairs(run, self._masks))), closeness)
         self._fused = _ordered_together(run)
         self._closeness = closeness
         self._squares: dict[int, list[KnownMask]] = {}
 
-    def sight(self, array: Array) -> Sight | None:
-        """What an array is; None where nothing is known of it."""
+    def sight(self, array: Array, *, multiples: bool = True) -> Sight | None:
+        """What an array is; None where nothing is known of it.
+
+        Args:
+            array: the array.
+            multiples: whether it may also be what is known by a factor that no right attention has.
+        """
         if array.dtype.kind not in "fiub" or array.size == 0:
             return None
         mask = self._mask(array)
@@ -131,7 +137,7 @@ class _Book:
             off = np.abs(np.sort(array, axis=None) - self._fused)
             if off.max() <= self._closeness * np.abs(self._fused).max():
                 return Sight(FUSED, Stage.PROJECT, ("?",) * array.ndim)
-        multiple = self._atlas.multiple(array)
+        multiple = self._atlas.multiple(array) if multiples else None
         return None if multiple is None else _sight(multiple, right=False)
 
     def _mask(self, array: Array) -> Sight | None:
