@@ -235,6 +235,13 @@ def bias_rows() -> Iterator[Row]:
     yield "alibi-slopes", "paper's own row", ALIBI, {}, sloped(1, 2**-2, 2**-4, 2**-6, 2**-8, 2**-1)
     yield "alibi-slopes", "head 0's slope", ALIBI, {}, sloped(*[2**-2] * 6)
     yield "alibi-slopes", "all slopes 1", ALIBI, {}, sloped(*[1] * 6)
+    yield (
+        "alibi-slopes",
+        "head by head",
+        ALIBI,
+        {},
+        lambda t: attend(alibi(t, SLOPES.repeat_interleave(len(t.a), dim=0).view(len(t.a), 6, 1, 1)), t.causal, t.v),
+    )
     twelve_heads = ALIBI.but(num_heads=12)
     first_of_sixteen = sloped(*(2 ** (-8 * (h + 1) / 16) for h in range(12)))
     yield "alibi-slopes", "first slopes of the next power", twelve_heads, {}, first_of_sixteen

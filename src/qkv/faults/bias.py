@@ -100,6 +100,15 @@ OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
 """Slopes that people use for the right ones, by what they are."""
 
 
+def _repeated_head_by_head(run: Run) -> Run:
+    """One alibi a head and sequence, laid out sequence after sequence for each head, and read the other way about."""
+    own, others = _split(run, "alibi")
+    batch = run.scores.shape[0]
+    unless(batch == 1, "there is one sequence")
+    row = run.xp.repeat(own, batch, axis=0)  # head*batch query key
+    return _added(run, others + run.xp.reshape(row, (batch, *own.shape)))
+
+
 def _slope_note(spec: AttentionSpec, inputs: Inputs, value: float) -> str:
     return f"the slopes are the right ones times {named(value, factor_names(spec, inputs))}"
 
@@ -136,6 +145,7 @@ def alibi_slopes_wrong(spec: AttentionSpec) -> Ways:
         if (other := tuple(slopes(spec))) not in seen:
             seen.add(other)
             yield note, with_slopes(slopes)
+    yield "repeated over the batch head by head, not sequence by sequence", {Stage.BIAS: _repeated_head_by_head}
 
 
 @fault(
