@@ -117,10 +117,18 @@ class Code:
         start, end = self.span(node)
         above = self.parents.get(node)
         inside = isinstance(above, NESTING) and not (isinstance(above, ast.Subscript) and above.slice is node)
-        bracketed = above is not None and inside and self.text[start - 1] == "(" and start > self.span(above)[0]
-        if inside and not bracketed and _is_loose(new):
-            new = f"({new})"
-        return Edit(start, end, new)
+        if self._is_bracketed(node):
+            start, end = start - 1, end + 1
+        return Edit(start, end, f"({new})" if (inside and is_loose(new)) or "\n" in new else new)
+
+    def _is_bracketed(self, node: ast.AST) -> bool:
+        """Whether a node stands in brackets of its own, and not in those of a call."""
+        start, end = self.span(node)
+        called = isinstance(self.parents.get(node), ast.Call | ast.ClassDef) and not self._is_called(node)
+        return not called and self.text[start - 1 : start] == "(" and self.text[end : end + 1] == ")"
+
+    def _is_called(self, node: ast.AST) -> bool:
+        return getattr(self.parents.get(node), "func", None) is node
 
     def operator(self, left: ast.AST, right: ast.AST, old: str, new: str) -> Edit:
         """The edit that puts another operator between two operands."""
@@ -157,7 +165,8 @@ class Code:
             return None
 
 
-def _is_loose(expression: str) -> bool:
+def is_loose(expression: str) -> bool:
+    """Whether an operator or a method behind an expression would tear it apart."""
     try:
         return isinstance(ast.parse(expression.strip(), mode="eval").body, LOOSE)
     except SyntaxError:

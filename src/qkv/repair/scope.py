@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from qkv.repair.code import Code, Function, called, dotted
 
@@ -17,12 +18,18 @@ TRIPLES = (
 )
 """Names that differ in what they are made for alone, as parts of longer ones."""
 
-SIZE = re.compile(r"(dim|size|width|heads?|len|length|scalar|channels|features|d_?[a-z]+|[a-zA-Z])$", re.IGNORECASE)
+SIZE = re.compile(
+    r"(^|_)(dim|dims|size|width|heads?|len|length|tokens|scalar|channels|features|embd|embed|rank|groups?|rep|repeats|"
+    r"window|layers?)(_|$)|^(n|d|num|dim)_?[a-z]+$|^[bntcdhelsBNTCDHELS]$|seqlen|hd$"
+)
+"""Names of sizes, without what stands in front of a dot."""
+
 HEAD_SIZE = re.compile(
     r"(head_?dim|head_?size|dim_?head|size_?head|d_?head|hd|d_?k|head_width|query_pre_attn_scalar|per_head|kv_dim|"
     r"value_proj_dim)$|head_size|^d$|^D$|shape\[-1\]$|size\(-1\)$",
     re.IGNORECASE,
 )
+OF_VALUE = re.compile(r"value|^[wWx]?_?[vV]s?\b")
 AXIS_SIZE = re.compile(r"^\w+\.(shape\[-?\d\]|size\(-?\d\))$")
 MASK = re.compile(
     r"mask|hid(den|e)$|visible|allowed|future|causal|keep|band|valid|past|seen|attend|look|padd?(ed|ing)?$"
@@ -81,7 +88,11 @@ def class_of(code: Code, node: ast.AST) -> ast.ClassDef | None:
 
 def attributes(code: Code, node: ast.AST) -> dict[str, ast.expr]:
     """What the class around a node sets on itself: ``{"self.scale": the expression}``."""
-    holder = class_of(code, node)
+    return _set_by(class_of(code, node))
+
+
+@lru_cache(maxsize=32)
+def _set_by(holder: ast.ClassDef | None) -> dict[str, ast.expr]:
     found: dict[str, ast.expr] = {}
     for inner in ast.walk(holder) if holder is not None else ():
         if isinstance(inner, ast.Assign):
@@ -114,14 +125,27 @@ def unused_attributes(code: Code, node: ast.AST) -> list[str]:
 def sizes(code: Code, node: ast.AST) -> list[str]:
     """What a size may be written as in the place of a node, those that name a head's width first."""
     names = bound(code, node)
-    found = [name for name in names if SIZE.search(name)]
-    found += [name for name, value in attributes(code, node).items() if SIZE.search(name) and not is_layer(value)]
+    found = [name for name in names if is_size(name)]
+    found += [name for name, value in attributes(code, node).items() if is_size(name) and not is_layer(value)]
+    found += _of_configs(code, node)
     for function in functions_around(code, node):
         for inner in ast.walk(function):
             found += _size_in(code, inner)
     width = ".size(-1)" if ".size(" in code.text else ".shape[-1]"
     found += [f"{name}{width}" for name in names if any(siblings(name)) and name not in found]
-    return sorted(dict.fromkeys(found), key=lambda name: not HEAD_SIZE.search(name))
+    return sorted(dict.fromkeys(found), key=lambda name: (not HEAD_SIZE.search(name), bool(OF_VALUE.search(name))))
+
+
+def _of_configs(code: Code, node: ast.AST) -> Iterator[str]:
+    """Sizes among the fields of the classes that arguments are annotated with: ``config.head_dim``."""
+    classes = {one.name: one for one in code.tree.body if isinstance(one, ast.ClassDef)}
+    for function in functions_around(code, node):
+        assert isinstance(function, Function)
+        for argument in function.args.args:
+            holder = classes.get(dotted(argument.annotation) if argument.annotation is not None else "")
+            for field in holder.body if holder is not None else ():
+                if isinstance(field, ast.AnnAssign) and is_size(dotted(field.target)):
+                    yield f"{argument.arg}.{dotted(field.target)}"
 
 
 def _size_in(code: Code, node: ast.AST) -> Iterator[str]:
@@ -130,8 +154,14 @@ def _size_in(code: Code, node: ast.AST) -> Iterator[str]:
         yield code.of(node)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         yield f"({code.of(node)})"
-    if isinstance(node, ast.Attribute) and SIZE.search(node.attr) and dotted(node).count(".") == 1:
+    method = getattr(code.parents.get(node), "func", None) is node
+    if isinstance(node, ast.Attribute) and not method and is_size(dotted(node)) and dotted(node).count(".") == 1:
         yield dotted(node)
+
+
+def is_size(name: str) -> bool:
+    """Whether a name says that it holds the size of an axis."""
+    return bool(name and SIZE.search(name.rpartition(".")[2]))
 
 
 def masks(code: Code, node: ast.AST) -> list[str]:

@@ -6,13 +6,17 @@ import ast
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from qkv.repair.code import Change, Code
-from qkv.repair.rules import RULES
+from qkv.repair.rules import RULES, Rule
 from qkv.repair.scope import definitions
 
 MOST_TOGETHER = 4
 """Places at which one kind of edit is made at once, at most."""
+
+A_ROUND = 20
+"""Changes of one rule that are tried before the next rule has its turn."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,27 @@ def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
     others = [rule for rule in RULES if not rule.about & words]
     on_line = [node for node in nodes if _is_on(code, node, suspicion.line)]
     for rules, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
-        for rule in rules:
-            found = [(node, change) for node in places for change in rule.changes(code, node)]
-            yield from (change for _, change in found)
-            yield from _together(code, found)
+        yield from _in_rounds([_of_rule(code, rule, places) for rule in rules])
+
+
+def _of_rule(code: Code, rule: Rule, nodes: Sequence[ast.AST]) -> Iterator[Change]:
+    """The changes of one rule at some nodes, first one by one, then those of one kind together."""
+    found = []
+    for node in nodes:
+        for change in rule.changes(code, node):
+            found.append((node, change))
+            yield change
+    yield from _together(code, found)
+
+
+def _in_rounds(waiting: list[Iterator[Change]]) -> Iterator[Change]:
+    """Some of the changes of each rule in turn, so that none waits for all of another."""
+    while waiting:
+        for one in list(waiting):
+            some = list(islice(one, A_ROUND))
+            yield from some
+            if len(some) < A_ROUND:
+                waiting.remove(one)
 
 
 def _nodes(code: Code, suspicion: Suspicion) -> list[ast.AST]:

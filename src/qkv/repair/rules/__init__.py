@@ -90,7 +90,7 @@ RULES: tuple[Rule, ...] = (
     _rule(scaling.constant, "scale missing constant other model width inverted"),
     _rule(scaling.moved, "scale after softmax"),
     _rule(scaling.missing, "scale missing"),
-    _rule(naming.another_size, "scale model width constant other rope frequencies partial kv divisor causal missing"),
+    _rule(naming.another_size, "scale model width constant other rope frequencies partial kv divisor"),
     _rule(forgotten.function, "rope missing alibi norm mask"),
     _rule(masking.missing, "causal missing mask not applied padding documents leak window"),
     _rule(masking.emptied, "empty row"),

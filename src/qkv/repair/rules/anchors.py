@@ -42,6 +42,13 @@ def scores_at(code: Code, node: ast.AST) -> bool:
     return not ends or code.span(node)[0] < max(ends)
 
 
+def all_scores(code: Code, node: ast.AST) -> list[ast.expr]:
+    """The scores in the function that a node stands in: what its softmax is given; the products where it has none."""
+    nodes = [one for one in ast.walk(code.function_of(node)) if isinstance(one, ast.expr) and scores_at(code, one)]
+    given = [one for one in nodes if not is_product(one) or softmax_argument(code.parents[one]) is one]
+    return given or nodes
+
+
 def weights_at(code: Code, node: ast.AST) -> bool:
     """Whether a node is the weights: what a softmax gives, or what it was divided by its sum."""
     return called(node) == "softmax" or (

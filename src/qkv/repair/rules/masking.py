@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted, number
-from qkv.repair.rules.anchors import scores_at
+from qkv.repair.code import Change, Code, Edit, called, dotted, is_loose, number
+from qkv.repair.rules.anchors import all_scores
 from qkv.repair.scope import attributes, is_mask, is_named_mask, masks
 
 
@@ -36,7 +36,7 @@ def masked(code: Code, node: ast.AST, mask: str) -> Iterator[str]:
     if mask.startswith("~"):
         yield hiding(code, code.operand(node), mask[1:])
     yield hiding(code, code.operand(node), mask)
-    yield keeping(code, code.operand(node), f"({mask})" if not mask.isidentifier() else mask)
+    yield keeping(code, code.operand(node), f"({mask})" if is_loose(mask) else mask)
 
 
 def filled_with(code: Code, node: ast.AST) -> Iterator[Change]:
@@ -100,9 +100,7 @@ def after_softmax(code: Code, node: ast.AST) -> Iterator[Change]:
     if applied is None:
         return
     mask, rest = applied
-    for scores in ast.walk(code.function_of(node)):
-        if not scores_at(code, scores):
-            continue
+    for scores in all_scores(code, node):
         for new in masked(code, scores, mask):
             for removal in _removals(code, node, rest):
                 yield from _both(code, removal, code.edit(scores, new), rest)
@@ -165,7 +163,7 @@ def _applied(code: Code, node: ast.AST) -> tuple[str, ast.expr] | None:
 
 def missing(code: Code, node: ast.AST) -> Iterator[Change]:
     """A mask that is there, or a causal one, applied to scores."""
-    if not scores_at(code, node):
+    if node not in all_scores(code, node):
         return
     known = masks(code, node)
     if isinstance(node, ast.Name):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, dotted
-from qkv.repair.scope import attributes, bound, is_layer, names_of, siblings, sizes
+from qkv.repair.scope import AXIS_SIZE, attributes, bound, is_size, names_of, siblings, sizes
 
 
 def _is_read(code: Code, node: ast.AST) -> bool:
@@ -76,12 +76,9 @@ def another(code: Code, node: ast.AST) -> Iterator[Change]:
 
 def another_size(code: Code, node: ast.AST) -> Iterator[Change]:
     """Another size for a size: ``self.head_dim`` for ``self.embed_dim``."""
-    text = code.of(node) if isinstance(node, ast.Subscript | ast.Call) else ""
-    if not _is_read(code, node) and not (text and text in sizes(code, node)):
-        return
-    name = text or dotted(node)
-    known = sizes(code, node)
-    if name in known or name.rpartition(".")[2] in {one.rpartition(".")[2] for one in known}:
-        for other in known:
-            if other != name and not (other.startswith("self.") and is_layer(attributes(code, node).get(other, node))):  # type: ignore[arg-type]
-                yield code.put(node, other, f"size {name} to {other}")
+    written = isinstance(node, ast.Subscript | ast.Call) and bool(AXIS_SIZE.search(code.of(node)))
+    named = _is_read(code, node) and is_size(dotted(node)) and getattr(code.parents[node], "func", None) is not node
+    if written or named:
+        for other in sizes(code, node):
+            if other != code.of(node):
+                yield code.put(node, other, f"size {code.of(node)} to {other}")

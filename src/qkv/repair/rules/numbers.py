@@ -7,6 +7,9 @@ from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, Edit, called, dotted, integer, number
 
+SMALLEST_KNOWN = 4
+"""Integers below this are axes and places, and no constants of an attention."""
+
 TRIANGLES = ("tril", "triu", "tri")
 
 
@@ -25,7 +28,13 @@ def known(code: Code, node: ast.AST) -> Iterator[Change]:
     """A number of the spec for another one: the base of rope, the window, the softcap."""
     above = code.parents.get(node)
     old = number(node) if isinstance(node, ast.expr) else None
-    if old is None or (isinstance(above, ast.UnaryOp) and isinstance(above.op, ast.USub)):
+    exponent = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Pow) and above.right is node
+    if (
+        old is None
+        or exponent
+        or isinstance(above, ast.UnaryOp)
+        or (isinstance(old, int) and abs(old) < SMALLEST_KNOWN)
+    ):
         return
     for new in code.known:
         if new != old:

@@ -43,7 +43,7 @@ def exchanged(code: Code, node: ast.AST) -> Iterator[Change]:
     pairs: list[tuple[ast.expr, ast.expr]] = []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult | ast.Sub | ast.Div):
         pairs = [(node.left, node.right)]
-    elif isinstance(node, ast.Call):
+    elif isinstance(node, ast.Call) and called(node) not in ("transpose", "swapaxes"):
         pairs = list(zip(node.args, node.args[1:], strict=False))
     elif isinstance(node, ast.Tuple | ast.List):
         pairs = list(zip(node.elts, node.elts[1:], strict=False))
@@ -81,7 +81,7 @@ def _named(node: ast.expr) -> ast.Name | None:
 
 def negated(code: Code, node: ast.AST) -> Iterator[Change]:
     """A minus or a ``~`` taken away, given, or moved to the other of two."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Invert | ast.Not):
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         yield code.put(node, code.of(node.operand), f"no {type(node.op).__name__}")
     if isinstance(node, ast.Call) and called(node) == "logical_not":
         inner = node.args[0] if node.args else getattr(node.func, "value", node)

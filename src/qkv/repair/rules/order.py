@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code
+from qkv.repair.code import Change, Code, Edit
 
 FARTHEST = 3
 """Statements that one may be moved over."""
@@ -14,11 +14,12 @@ FARTHEST = 3
 def statements(code: Code, node: ast.AST) -> Iterator[Change]:
     """Two statements of one block the other way round: the softcap before the mask, the norm before the rotation."""
     body = getattr(node, "body", None)
-    if not isinstance(body, list) or (code.function_of(node) is code.tree and not isinstance(node, ast.FunctionDef)):
+    function = node if isinstance(node, ast.FunctionDef) else code.function_of(node)
+    if not isinstance(body, list) or getattr(function, "name", "__init__") == "__init__":
         return
     for place, first in enumerate(body):
         for second in body[place + 1 : place + 1 + FARTHEST]:
             movable = all(isinstance(one, ast.Assign | ast.AugAssign | ast.If | ast.Expr) for one in (first, second))
             if movable and code.of(first) != code.of(second):
-                edits = code.edit(first, code.of(second)), code.edit(second, code.of(first))
+                edits = Edit(*code.span(first), code.of(second)), Edit(*code.span(second), code.of(first))
                 yield Change(edits, "")
