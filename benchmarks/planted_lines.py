@@ -40,6 +40,7 @@ def changed_lines(right: str, faulty: str) -> set[int]:
     """The lines of the faulty file that are new or other than before, and those around lines that are gone."""
     before, after = right.splitlines(), faulty.splitlines()
     lines: set[int] = set()
+    moved = sorted(before) == sorted(after)
     for tag, _, _, first, end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if tag == "delete":
             lines |= _written_around(after, first, first + 1)
@@ -47,7 +48,8 @@ def changed_lines(right: str, faulty: str) -> set[int]:
             for number in range(first + 1, end + 1):
                 blank = not after[number - 1].strip()
                 lines |= _written_around(after, number - 1, number + 1) if blank else {number}
-    return lines
+    # Where statements have changed places, every one from the first to the last stands in another.
+    return set(range(min(lines), max(lines) + 1)) if moved else lines
 
 
 def _written_around(lines: list[str], above: int, below: int) -> set[int]:

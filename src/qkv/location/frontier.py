@@ -16,6 +16,9 @@ EMPTY = frozenset(
 )
 """Operations that make an array without any content of its own: what is made of it is judged."""
 
+WRAPPING = frozenset({"tensor", "as_tensor", "scalar_tensor"})
+"""Operations that make an array of what is written: a number that scores are filled with says nothing by itself."""
+
 TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
 """Operations that only tell something of an array: of a right one they can't tell anything wrong."""
 
@@ -75,7 +78,7 @@ class Frontier:
         found = []
         for number in sorted(self.slice):
             operation = self.operation(number)
-            if self._empty(operation) or all(self.clear(value) for value in operation.results):
+            if self.empty(number) or all(self.clear(value) for value in operation.results):
                 continue
             if all(self.clear(value) for value in self.flow.operands(number)):
                 sight = self.sight_of(operation.results)
@@ -85,7 +88,7 @@ class Frontier:
     def clear(self, value: int) -> bool:
         """Whether a value is right, was given, or has no content of its own."""
         maker = self.flow.maker(value)
-        if value in self.cleared or maker is None or self._empty(self.operation(maker)):
+        if value in self.cleared or maker is None or self.empty(maker):
             return True
         return self.operation(maker).name in TELLING and all(map(self.clear, self.flow.operands(maker)))
 
@@ -115,11 +118,17 @@ class Frontier:
         place = self.operation(number).place
         return None if place is None else self.recognition.recording.places[place]
 
-    def _empty(self, operation: Operation) -> bool:
+    def known(self, value: int) -> bool:
+        """Whether a value was recognised, was given, or has no content of its own."""
+        maker = self.flow.maker(value)
+        return self.recognition.right(value) or maker is None or self.empty(maker)
+
+    def empty(self, number: int) -> bool:
         """Whether an operation makes an array without any content of its own; counting from 0 is none."""
+        operation = self.operation(number)
         if operation.name == "arange":
             return all(not self.recognition.recording.values[value].array[:1].any() for value in operation.results)
-        return operation.name in EMPTY
+        return operation.name in EMPTY or (operation.name in WRAPPING and not self.flow.operands(number))
 
     def _tells(self, value: int) -> bool:
         """Whether a right value says that what it was made of is right too."""

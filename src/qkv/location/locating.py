@@ -81,8 +81,9 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
         return SourceLine(place.file, place.line, place.code, _note(blamed, None))
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
-    used_at = None if blamed.skipped is None or blamed.used_by is None else frontier.place(blamed.used_by)
-    until = None if used_at is None or used_at.file != place.file else source.line_of(used_at, None)
+    used_at = None if blamed.used_by is None else frontier.place(blamed.used_by)
+    until = None if blamed.skipped is None else source.used_behind(place, used_at)
+    until = None if until == line else until
     return SourceLine(place.file, line, code, _note(blamed, until), until)
 
 
@@ -95,9 +96,11 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         return source.wrong_name(used_at, blamed.odd) or source.line_of(place, stage)
     if blamed.skipped == Stage.OUTPUT:
         return source.return_behind(place) or source.line_of(place, stage)
-    if blamed.skipped == Stage.MASK:
+    if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
-        return source.not_reached(place, reached) or source.line_of(place, stage)
+        condition = source.not_reached(place, used_at.line, reached)
+        if condition is not None:
+            return condition
     operation = frontier.operation(blamed.operation)
     of_scores = any(sight.name == "attn_scores" for _, sight in frontier.sighted(blamed.operation))
     numbers = {**_right_numbers(right, of_scores), "axis": _key_axes(frontier, blamed.operation)}
@@ -119,9 +122,12 @@ def _right_numbers(right: Run, of_scores: bool) -> Mapping[str, Sequence[float]]
     scale = abs(right.spec.scale_for(head_dim))
     factors = [scale] if of_scores else [scale, math.sqrt(scale)]
     divisors = [1 / factor for factor in factors]
+    bases = [] if right.spec.rope is None else [right.spec.rope.base]
     return {
         "*": factors,
         "/": divisors,
+        "**": bases,
+        "rope_base": bases,
         "scale": [*factors, *divisors],
         "temperature": divisors,
         "head_dim": [head_dim],

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from qkv.adapters.names import call_role_of, role_of
 from qkv.adapters.recording import Operation, Place
+from qkv.recognition import LOW
 from qkv.vocabulary import Stage
 
 OF_STAGE = {
@@ -21,8 +22,8 @@ OF_STAGE = {
 }
 """Keywords of a call that say how a stage is done."""
 
-HIDING = frozenset({"masked_fill", "masked_fill_", "where"})
-"""Calls by which scores are hidden."""
+DEEPEST = 5
+"""How many names are followed from one to the next."""
 
 Values = Mapping[str, Sequence[float]]
 """What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
@@ -78,22 +79,46 @@ class Source:
         lines = [] if function is None else [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)]
         return min((line for line in lines if line >= place.line), default=None)
 
-    def not_reached(self, place: Place, reached: set[int]) -> int | None:
-        """The line for which scores are not hidden in a place's function, though it could: a condition, or a call.
+    def used_behind(self, place: Place, used_at: Place | None) -> int | None:
+        """The line on which is used what a place makes; None where it isn't told.
 
         Args:
-            place: a place in the function.
+            place: the place.
+            used_at: where an operation takes it. Elsewhere than in the place's function, what hands it on is meant.
+        """
+        if used_at is not None and (used_at.file, used_at.function) == (place.file, place.function):
+            return self.line_of(used_at, None)
+        function = self._function(place)
+        lines = [
+            node.lineno
+            for node in ([] if function is None else ast.walk(function))
+            if isinstance(node, ast.Name | ast.Attribute)
+            and isinstance(node.ctx, ast.Load)
+            and ast.unparse(node) == place.target
+            and node.lineno > place.end_line
+        ]
+        return min(lines, default=None) or self.return_behind(place)
+
+    def not_reached(self, place: Place, until: int, reached: set[int]) -> int | None:
+        """The line for which nothing is done between two lines, though it could be: a condition, or the call before it.
+
+        Args:
+            place: a place in the function, from which on something is left out.
+            until: the line that lacks it.
             reached: lines on which something was done.
         """
         function = self._function(place)
-        for node in [] if function is None else ast.walk(function):
-            if isinstance(node, ast.If) and any(
-                isinstance(call, ast.Call) and _last_name(call.func) in HIDING and call.lineno not in reached
-                for statement in node.body
-                for call in ast.walk(statement)
-            ):
-                return self._handed(function, node.test) or node.lineno
-        return None
+        conditions = [
+            node
+            for node in ([] if function is None else ast.walk(function))
+            if isinstance(node, ast.If)
+            and place.line <= node.lineno <= until
+            and isinstance(node.body[-1], ast.Assign | ast.AugAssign | ast.Expr)
+            and reached.isdisjoint(range(node.body[0].lineno, (node.body[-1].end_lineno or node.lineno) + 1))
+        ]
+        if len(conditions) != 1:
+            return None
+        return self._handed(function, conditions[0].test) or conditions[0].lineno
 
     def _handed(self, function: ast.FunctionDef | None, condition: ast.expr) -> int | None:
         """The line of the one call of a function that hands over what a condition asks for; None where none does."""
@@ -104,7 +129,7 @@ class Source:
         calls = list(self._calls(function))
         if len(asked) != 1 or len(calls) != 1:
             return None
-        return next(self._arguments(function, asked[0]), calls[0].lineno)
+        return next((value.lineno for value in self._arguments(function, asked[0])), calls[0].lineno)
 
     def wrong_number(self, place: Place, operation: Operation, right: Values) -> int | None:
         """The line on which a number is set that an operation computes with, where that line is the wrong one.
@@ -121,6 +146,10 @@ class Source:
         for written, given, how in _operands(self.node(place), operation):
             if how == "axis" and isinstance(written, ast.Name) and right.get("axis") and given not in right["axis"]:
                 return next(self._settings(written.id, place), None)
+            if how == "fill" and isinstance(written, ast.Name | ast.Attribute) and isinstance(given, int | float):
+                if given > LOW:
+                    return next(self._settings(ast.unparse(written), place), None)
+                continue
             names = [node for node in ast.walk(written) if isinstance(node, ast.Name | ast.Attribute)]
             if not isinstance(given, int | float) or _among(given, right.get(how, ())):
                 continue
@@ -168,28 +197,37 @@ class Source:
         return any(call_role_of(name) == odd for name in names)
 
     def _settings(self, name: str, place: Place) -> Iterator[int]:
-        """The lines on which a name or an attribute is set: in its scope, by a call of its function, or for all."""
+        """The lines on which a name or an attribute gets its value: where it is more than another's name."""
+        yield from dict.fromkeys(value.lineno for value in self._values(name, place, 0))
+
+    def _values(self, name: str, place: Place, depth: int) -> Iterator[ast.expr]:
+        """What a name or an attribute is set to in its scope, by the calls of its function, or by default."""
+        function = self._function(place)
         if "." not in name:
-            function = self._function(place)
-            lines = [] if function is None else list(_assignments(function, name))
-            lines = [line for line in lines if line < place.line]
-            if function is not None and not lines:
-                lines = list(self._arguments(function, name))
+            found = [] if function is None else _assigned(function, name)
+            found = [value for value in found if value.lineno < place.line]
+            if function is not None and not found:
+                found = list(self._arguments(function, name))
         else:
             classes = [node for node in reversed(self._around(place)) if isinstance(node, ast.ClassDef)]
-            lines = [line for node in classes[:1] for line in _assignments(node, name)]
-        yield from lines or _assignments(self.tree, name)
+            found = [value for node in classes[:1] for value in _assigned(node, name)]
+            if not found and not name.startswith("self."):  # a field of a config
+                found = _assigned(self.tree, name.rpartition(".")[2], fields=True)
+        for value in found or _assigned(self.tree, name):
+            other = ast.unparse(value) if isinstance(value, ast.Name | ast.Attribute) else ""
+            there = replace(place, line=value.lineno)
+            yield from (depth < DEEPEST and other and list(self._values(other, there, depth + 1))) or [value]
 
-    def _arguments(self, function: ast.FunctionDef, name: str) -> Iterator[int]:
-        """The line of what the one call of a function hands over for an argument; none where it isn't told."""
+    def _arguments(self, function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
+        """What the calls of a function hand over for an argument; none where they differ."""
         arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
-        calls = list(self._calls(function))
-        if name not in {*arguments, *(one.arg for one in function.args.kwonlyargs)} or len(calls) != 1:
+        if name not in {*arguments, *(one.arg for one in function.args.kwonlyargs)}:
             return
-        yield from (keyword.value.lineno for keyword in calls[0].keywords if keyword.arg == name)
         skipped = 1 if arguments[:1] == ["self"] else 0
-        place = arguments.index(name) - skipped if name in arguments else len(calls[0].args)
-        yield from (one.lineno for one in calls[0].args[place : place + 1])
+        place = arguments.index(name) - skipped if name in arguments else None
+        given = [_handed(call, name, place) for call in self._calls(function)]
+        if len({None if one is None else ast.unparse(one) for one in given}) == 1:
+            yield from [one for one in given if one is not None][:1] or _default(function, name)
 
     def _calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
         """The calls of a function in the file, from elsewhere."""
@@ -227,6 +265,12 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
             yield from ((*pair, "*") for pair in zip((node.left, node.right), operation.arguments, strict=False))
         case ast.BinOp(op=ast.Div()):
             yield from ((*pair, "/") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.BinOp(op=ast.Pow()):
+            yield from ((*pair, "**") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.Call() if operation.name == "masked_fill" and node.args:
+            yield node.args[-1], operation.arguments[-1], "fill"
+        case ast.Call() if operation.name == "where" and len(node.args) == 3:
+            yield from ((*pair, "fill") for pair in zip(node.args[1:], operation.arguments[1:], strict=False))
         case ast.Call(func=ast.Attribute()) if operation.name in ("mul", "div"):
             how = "*" if operation.name == "mul" else "/"
             skipped = max(len(operation.arguments) - len(node.args), 0)
@@ -291,6 +335,25 @@ def _among(number: float, right: Sequence[float]) -> bool:
     return any(math.isclose(number, one, rel_tol=1e-6) for one in right)
 
 
+def _handed(call: ast.Call, name: str, place: int | None) -> ast.expr | None:
+    """What a call hands over for an argument, by name or by place; None for nothing."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    return call.args[place] if place is not None and place < len(call.args) else None
+
+
+def _default(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
+    """An argument's default."""
+    arguments = [*function.args.posonlyargs, *function.args.args]
+    defaults = [*[None] * (len(arguments) - len(function.args.defaults)), *function.args.defaults]
+    pairs = [
+        *zip(arguments, defaults, strict=True),
+        *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
+    ]
+    yield from (default for argument, default in pairs if argument.arg == name and default is not None)
+
+
 def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
@@ -306,14 +369,20 @@ def _is_alias(statement: ast.Assign, name: str) -> bool:
     return False
 
 
-def _assignments(scope: ast.AST, name: str) -> Iterator[int]:
-    for node in ast.walk(scope):
+def _assigned(scope: ast.AST, name: str, *, fields: bool = False) -> list[ast.expr]:
+    """What a name is set to in a scope; only as a field of a class, where that is asked for."""
+    if fields:
+        classes = [node for node in ast.walk(scope) if isinstance(node, ast.ClassDef)]
+        statements: list[ast.AST] = [statement for node in classes for statement in node.body]
+    else:
+        statements = list(ast.walk(scope))
+    found = []
+    for node in statements:
         match node:
-            case ast.Assign(targets=targets):
-                whole: list[ast.expr] = list(targets)
-            case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
-                whole = [target]
-            case _:
-                continue
-        if any(ast.unparse(target) == name for target in whole):
-            yield node.lineno
+            case ast.Assign(targets=targets, value=value):
+                found += [value for target in targets if ast.unparse(target) == name]
+            case ast.AugAssign(target=target, value=value) if ast.unparse(target) == name:
+                found.append(value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) if ast.unparse(target) == name:
+                found.append(value)
+    return found

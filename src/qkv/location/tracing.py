@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from qkv.adapters.names import call_role_of
+from qkv.adapters.recording import Ref
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.recognition import Sight
 from qkv.vocabulary import Stage
@@ -68,14 +70,15 @@ def _out_of_order(frontier: Frontier, suspect: Suspect) -> Blame | None:
 
 
 def _stands_alone(frontier: Frontier) -> bool:
-    """Whether no operation on another line is as suspicious as the first."""
+    """Whether no other operation is as suspicious as the first, but on its line, or of its kind: done to two arrays."""
     first, *others = frontier.suspects
-    place = frontier.place(first.operation)
-    alike = (frontier.place(other.operation) for other in others if other.weight == first.weight)
-    return all(
-        place is not None and other is not None and (other.file, other.line) == (place.file, place.line)
-        for other in alike
-    )
+    place, name = frontier.place(first.operation), frontier.operation(first.operation).name
+    for other in others:
+        there = frontier.place(other.operation)
+        same_line = None not in (place, there) and (place.file, place.line) == (there.file, there.line)  # type: ignore[union-attr]
+        if other.weight == first.weight and not same_line and frontier.operation(other.operation).name != name:
+            return False
+    return True
 
 
 def _returned(frontier: Frontier) -> Blame | None:
@@ -99,7 +102,7 @@ def _turned(frontier: Frontier) -> int | None:
 def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     """The maker of an array that is multiplied in the place of another."""
     operands = frontier.sighted(suspect.operation)
-    missing = {*MULTIPLIED.get(made, ())} - {sight.name for _, sight in operands}
+    missing = {*MULTIPLIED.get(made, ())} - {sight.of for _, sight in operands}
     if not missing or len(operands) < 2:
         return None
     for value, sight in operands:
@@ -107,8 +110,8 @@ def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
         place = None if maker is None else frontier.place(maker)
         if maker is None or place is None:
             continue
-        if sight.name not in MULTIPLIED[made]:
-            return Blame(maker, confirmed=True, odd=sight.name, used_by=suspect.operation)
+        if sight.of not in MULTIPLIED[made]:
+            return Blame(maker, confirmed=True, odd=sight.of, used_by=suspect.operation)
         if call_role_of(place.target) in missing:  # it is called what is missing, and is another
             return Blame(maker, confirmed=True)
     return Blame(suspect.operation, confirmed=True)
@@ -116,11 +119,9 @@ def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
 
 def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None:
     """The operation behind which the stage at fault should have followed."""
-    for number, operation in enumerate(frontier.recognition.recording.operations):
-        # It is done, and what it gives is dropped.
-        sight = None if number in frontier.slice else frontier.sight_of(operation.results)
-        if sight is not None and sight.right and sight.stage == stage and not sight.form and frontier.sighted(number):
-            return Blame(number, confirmed=True)
+    dropped = _dropped(frontier, stage)
+    if dropped is not None:
+        return Blame(dropped, confirmed=True, skipped=stage)
     nothing_hidden = _hides_nothing(frontier) if stage == Stage.MASK else None
     if nothing_hidden is not None:
         return Blame(nothing_hidden, confirmed=True)
@@ -138,7 +139,62 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
         return None
     value, sight = max(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
     maker = _first_of(frontier, value, sight)
-    return None if maker is None else Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+    if maker is None:
+        return None
+    if _all_at_once(frontier, suspect, stage):
+        return Blame(suspect.operation, confirmed=True)
+    part = _part_of_a_mask(frontier, maker)
+    if part is not None:
+        return Blame(part, confirmed=True, skipped=stage, used_by=maker)
+    return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+
+
+def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:
+    """Whether the suspect multiplies query and key and does what comes behind as well: ``baddbmm``, fused attention."""
+    names = {sight.of for _, sight in frontier.sighted(suspect.operation)}
+    return stage > Stage.SCORES and {"query", "key"} <= names
+
+
+def _dropped(frontier: Frontier, stage: Stage) -> int | None:
+    """The last operation of a stage that is done, and whose result is not used; None where there is none."""
+    found = None
+    for number, operation in enumerate(frontier.recognition.recording.operations):
+        sight = (
+            None if number in frontier.slice or operation.during == "build" else frontier.sight_of(operation.results)
+        )
+        if sight is not None and sight.right and sight.stage == stage and not sight.form and frontier.sighted(number):
+            found = number
+    return found
+
+
+def _part_of_a_mask(frontier: Frontier, hiding: int) -> int | None:
+    """The maker of a mask that hides less than all there is to hide; None where no such mask is applied."""
+    for value in frontier.flow.operands(hiding):
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.form and sight.name != "mask":
+            return next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+    return None
+
+
+def _first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
+    """The operation that made a mask, before it was only turned round, cut or laid out."""
+    maker = frontier.flow.maker(value)
+    while maker is not None:
+        sights = ((operand, frontier.recognition.sights[operand]) for operand in frontier.flow.operands(maker))
+        same = [one for one, other in sights if other is not None and other.form and other.name == sight.name]
+        earlier = frontier.flow.maker(same[0]) if same else None
+        if earlier is None:
+            return maker
+        maker = earlier
+    return None
+
+
+def _unknown_behind(frontier: Frontier, mask: int) -> Iterator[int]:
+    """The operations that make something unknown of what is right, on the way to a mask."""
+    for number in sorted(frontier.flow.behind([mask])):
+        right = any(map(frontier.recognition.right, frontier.operation(number).results))
+        if not right and not frontier.empty(number) and all(map(frontier.known, frontier.flow.operands(number))):
+            yield number
 
 
 HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
@@ -155,13 +211,7 @@ def _hides_nothing(frontier: Frontier) -> int | None:
             continue
         for mask in frontier.flow.operands(number):
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
-                wrong = (
-                    maker
-                    for maker in sorted(frontier.flow.behind([mask]))
-                    if not any(map(frontier.recognition.right, frontier.operation(maker).results))
-                    and all(frontier.recognition.right(operand) for operand in frontier.flow.operands(maker))
-                )
-                return next(wrong, number)
+                return next(_unknown_behind(frontier, mask), number)
     return None
 
 
@@ -184,8 +234,30 @@ def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
 
 def _unturned(frontier: Frontier, suspect: Suspect) -> int:
     """The operation that turned a mask round, where one did and the mask is used as if it hadn't."""
+    needed = _form_needed(frontier, suspect.operation)
     for value in frontier.flow.operands(suspect.operation):
         sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
-        if sight is not None and sight.form and maker is not None and frontier.operation(maker).name in TURNING:
-            return maker
-    return suspect.operation
+        turned = maker is not None and frontier.operation(maker).name in TURNING
+        if sight is not None and sight.form and sight.form != needed and turned:
+            return maker if maker is not None else suspect.operation
+    return _uncounted(frontier, suspect.operation)
+
+
+def _form_needed(frontier: Frontier, number: int) -> str:
+    """Which form of a mask an operation takes: what it fills is hidden, what it picks is kept."""
+    operation = frontier.operation(number)
+    if operation.name == "where":
+        picked = [value for value, _ in frontier.sighted(number)]
+        return "keep" if len(operation.arguments) > 1 and operation.arguments[1] in map(Ref, picked) else "hide"
+    return {"masked_fill": "hide", "setitem": "hide", "scaled_dot_product_attention": "keep"}.get(operation.name, "")
+
+
+def _uncounted(frontier: Frontier, operation: int) -> int:
+    """The operation that counts positions from 0 where they begin elsewhere; the operation given where none does."""
+    for value in frontier.flow.operands(operation):
+        if frontier.recognition.sights[value] is None:
+            for number in frontier.flow.behind([value]):
+                counted = frontier.operation(number)
+                if counted.name == "arange" and frontier.sight_of(counted.results) is None:
+                    return number
+    return operation

@@ -1,4 +1,6 @@
 """Recognition: what each array that a candidate made is: which stage, which axes, right or not."""
 
+from qkv.recognition.arrangement import REPEATED as REPEATED
+from qkv.recognition.atlas import LOW as LOW
 from qkv.recognition.flow import Flow as Flow
 from qkv.recognition.sights import Recognition as Recognition, Sight as Sight, recognise as recognise

@@ -186,7 +186,7 @@ def _parts(known: Known, array: Array, names: Names, masks: Sequence[Array]) -> 
     hidden = None
     if known.maskable and masks and array.size == np.size(known.array):
         hidden = np.stack([np.broadcast_to(~mask, np.shape(known.array)).reshape(array.shape) for mask in masks])
-    for count in range(array.ndim):
+    for count in range(1 if known.whole else array.ndim):
         for fixed in combinations(range(array.ndim), count):
             if not all(names[axis] in ONE_BY_ONE for axis in fixed):
                 continue

@@ -26,6 +26,7 @@ class Known:
         array: its values, in float64.
         factors: what it may be multiplied by and still be right: a query that is scaled already.
         maskable: whether entries of it may be hidden: scores, before and after the mask.
+        whole: whether parts of it are no arrays of their own: any row of distances is some other row's positions.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Known:
     array: Array
     factors: tuple[float, ...] = (1.0,)
     maskable: bool = False
+    whole: bool = False
 
 
 QUERIES = ("batch", "head", "query", "dim")
@@ -133,7 +135,7 @@ def _scored(run: Run) -> Iterator[Known]:
         yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E))
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
         if spec.alibi is not None:
-            # By the key's position alone: a whole row is moved, and the weights stay.
+            # By the key's position alone, from the first or the last: a whole row is moved, and the weights stay.
             position = np.asarray(run.token_positions()[1], dtype=float)
             for counted in (position, position - position[-1:]):
                 by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * counted
@@ -152,10 +154,10 @@ def _weighed(run: Run) -> Iterator[Known]:
         top = np.where(np.isfinite(top), top, 0.0)
         shares = np.exp(masked - top)
         total = shares.sum(axis=-1, keepdims=True)
-        yield Known("scores below the largest", Stage.SOFTMAX, PAIRS, masked - top)
-        yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, shares)
         if run.spec.sinks and run.inputs.sinks is not None:
             yield from _beside_sinks(masked, run.inputs.sinks, top)
+        yield Known("scores below the largest", Stage.SOFTMAX, PAIRS, masked - top)
+        yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, shares)
         yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, np.exp(masked))
         for name, column in (("row's largest score", top), ("row's sum", total), ("row's sum", total * np.exp(top))):
             yield Known(name, Stage.SOFTMAX, PAIRS[:3], column[..., 0])
@@ -164,8 +166,6 @@ def _weighed(run: Run) -> Iterator[Known]:
     yield Known("attn_weights", Stage.SOFTMAX, PAIRS, run.weights)
 
 
-def _put_out(run: Run) -> Iterator[Known]:
-    context = run.before[Stage.MERGE].context
 def _beside_sinks(masked: Array, sinks: Array, top: Array) -> Iterator[Known]:
     """Scores and weights with the sink as one key more, behind the others."""
     scores = np.concatenate([masked, np.broadcast_to(sinks.reshape(1, -1, 1, 1), (*masked.shape[:3], 1))], axis=-1)
@@ -179,6 +179,8 @@ def _beside_sinks(masked: Array, sinks: Array, top: Array) -> Iterator[Known]:
         yield Known(name, stage, PAIRS, array)
 
 
+def _put_out(run: Run) -> Iterator[Known]:
+    context = run.before[Stage.MERGE].context
     yield Known("context", Stage.MIX, CONTEXT, context)
     parameters = run.inputs.parameters
     if parameters is not None and parameters.out_proj is not None and run.spec.out_proj:

@@ -19,11 +19,11 @@ def position_knowns(run: Run) -> Iterator[Known]:
     yield Known("positions of the queries", None, ("query",), query)
     yield Known("positions of the keys", None, ("key",), key)
     distance = key[None, :] - query[:, None]
-    yield Known("distance", None, PAIRS[2:], distance, (1.0, -1.0))
+    yield Known("distance", None, PAIRS[2:], distance, (1.0, -1.0), whole=True)
     if run.spec.alibi is not None:
         slopes = np.asarray(run.spec.alibi.slopes_for(run.spec.num_heads), dtype=float)
         yield Known("alibi slopes", Stage.BIAS, ("head",), slopes, (1.0, -1.0))
-        yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0))
+        yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0), whole=True)
         for far in (distance, -np.abs(distance)):
             bias = np.broadcast_to(slopes[:, None, None] * far, (run.inputs.batch, len(slopes), *distance.shape))
             yield Known("alibi bias", Stage.BIAS, PAIRS, bias, (1.0, -1.0))

@@ -54,6 +54,11 @@ class Sight:
     form: str = ""
 
     @property
+    def of(self) -> str:
+        """What it is, or is a part of: ``key`` of ``key, first half``."""
+        return self.name.partition(",")[0]
+
+    @property
     def scrambled(self) -> bool:
         """Whether it has the right values in an order that is none of whole axes."""
         return not self.axes
