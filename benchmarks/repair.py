@@ -23,6 +23,7 @@ from qkv.adapters.host import Host
 from qkv.cli.check import command, request_from
 from qkv.debugger import judge
 from qkv.report import Report, Verdict
+from qkv.request import Request
 
 
 class Row(NamedTuple):
@@ -36,13 +37,17 @@ class Row(NamedTuple):
     seconds: float
 
 
-def patched(path: Path, name: str | None, options: list[str], seconds: float) -> Report:
-    """The report on a file, with the repair that ``qkv check`` finds in this time."""
+def request_for(path: Path, name: str | None, options: list[str]) -> Request:
+    """What ``qkv check`` with these options asks of a file."""
     target = f"{path}:{name}" if name else str(path)
     context = command.make_context("check", [target, *options])
-    request = request_from(target, {key: value for key, value in context.params.items() if key != "target"})
+    return request_from(target, {key: value for key, value in context.params.items() if key != "targets"})
+
+
+def patched(path: Path, name: str | None, options: list[str], seconds: float) -> Report:
+    """The report on a file, with the repair that is found in this time."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return judge(replace(request, patch_seconds=seconds), Host())
+        return judge(replace(request_for(path, name, options), patch_seconds=seconds), Host())
 
 
 def row_of(style: ModuleType, variant: Variant, path: Path, seconds: float) -> Row:
@@ -75,10 +80,8 @@ def main() -> None:
                 if variant.kind == "fault" and in_turn and chosen.only in variant.label:
                     row = row_of(style, variant, Path(folder) / f"candidate_{place}.py", chosen.seconds)
                     rows.append(row)
-                    print(
-                        f"{row.seconds:6.2f}  {row.style} / {row.label}: {row.change or ('NONE' if row.wrong else 'not wrong')}",
-                        flush=True,
-                    )
+                    came = row.change or ("NONE" if row.wrong else "not wrong")
+                    print(f"{row.seconds:6.2f}  {row.style} / {row.label}: {came}", flush=True)
     report_on(rows)
 
 
