@@ -203,7 +203,7 @@ class Host:
 
     def script(self, path: str, source: str) -> ScriptRun:
         """What a plain script did, run as a program (see `scripts.running.run_script`)."""
-        with captured() as printed, seeded(0):
+        with captured() as printed:
             return replace(run_script(path, source), printed=printed.tail())
 
     def close(self) -> None:

@@ -16,7 +16,18 @@ from qkv.adapters.targets import existing_file
 from qkv.errors import CandidateError
 
 _QUERY = {"q", "query", "queries", "xq"}
-_PRODUCTS = {"matmul", "softmax", "einsum", "dot", "bmm", "mm", "inner", "tensordot", "scaled_dot_product_attention"}
+_PRODUCTS = {
+    "matmul",
+    "softmax",
+    "exp",
+    "einsum",
+    "dot",
+    "bmm",
+    "mm",
+    "inner",
+    "tensordot",
+    "scaled_dot_product_attention",
+}
 
 
 @dataclass(frozen=True)
@@ -89,9 +100,11 @@ def decoded(source: bytes) -> str:
 def is_script(tree: ast.Module) -> bool:
     """Whether a file's attention stands in its statements: products are made there, and no definition is an attention.
 
-    Only the code is read. A definition counts where its name speaks of attention, or where it takes a query.
+    Only the code is read. A definition counts where its name speaks of attention, where it takes a query, or where it
+    makes products and the statements don't use it.
     """
-    if any(_is_attention(node) for node in tree.body):
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if any(_is_attention(node) or _is_left_to_others(node, used) for node in tree.body):
         return False
     return any(_is_product(node) for statement in tree.body for node in _outside_definitions(statement))
 
@@ -106,6 +119,12 @@ def _is_attention(node: ast.stmt) -> bool:
         by_name = speaks_of_attention(node.name) and not step
         return bool(arguments) and (by_name or (arguments[0].arg.lower() in _QUERY and len(arguments) > 2))
     return False
+
+
+def _is_left_to_others(node: ast.stmt, used: set[str]) -> bool:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or node.name in used:
+        return False
+    return any(_is_product(part) for part in ast.walk(node))
 
 
 def _outside_definitions(node: ast.AST) -> Iterator[ast.AST]:

@@ -18,6 +18,8 @@ _MARKS = {"right": ("✓", "green"), "wrong": ("✗", "bold red"), "": ("", "")}
 
 def anatomy_text(anatomy: Anatomy, console: Console, *, verbose: bool = False) -> str:
     """The anatomy as the console's encoding, width and colours have it."""
+    if not anatomy.lines:
+        return report_text(anatomy.report, console, verbose=verbose)
     shown: Anatomy = harmless(anatomy)
     table = _beside(shown) if console.width >= BESIDE else _beneath(shown)
     with console.capture() as captured:

@@ -40,15 +40,16 @@ class Alone:
     weights: tuple[Array, Array] | None
 
 
-def against_alone(mix: Mix, causal: bool) -> Alone | None:
+def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
     """The first context vector that differs from the one computed alone, or the first of all; None where none can be.
 
     Args:
         mix: the script's weights and values.
         causal: whether tokens are meant to see themselves and earlier ones only; a mask of the script's own is taken as
             it is otherwise.
+        factor: what the scores are to be multiplied by in all.
     """
-    if mix.query is None or mix.key is None or mix.product is None:
+    if mix.query is None or mix.key is None or mix.product is None or mix.biased:
         return None
     query, key, value = (_plain(one) for one in (mix.query, mix.key, mix.value))
     got = _plain(mix.context)
@@ -58,7 +59,7 @@ def against_alone(mix: Mix, causal: bool) -> Alone | None:
         return None
     spec = AttentionSpec(
         num_heads=query.shape[1], head_dim=query.shape[-1], value_dim=value.shape[-1], out_proj=False,
-        scale=mix.right_factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
+        scale=factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
     )  # fmt: skip
     inputs = Inputs(query=query, key=key, value=value)
     if mix.visible is not None and not causal:

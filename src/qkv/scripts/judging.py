@@ -10,7 +10,7 @@ from qkv.scripts.findings import Finding
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
-from qkv.scripts.sides import scale, sides
+from qkv.scripts.sides import biases, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
 from qkv.scripts.variables import of_variables
 from qkv.scripts.wording import finding_of
@@ -39,6 +39,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
     for mix in judgement.mixes:
         for rule in (slips, axis, sums, masked_late, sides):
             judgement.findings += rule(mix)
+        judgement.assumptions += biases(mix)
         judgement.findings += scale(mix, text.source, judgement.assumptions)
         judgement.findings += masking(mix, judgement.mixes, judgement.assumptions, text)
     judgement.findings += _afterwards(reading, judgement.mixes)

@@ -114,6 +114,16 @@ class Mix:
         return 1 if self.query is None else self.query.array.shape[-1]
 
     @property
+    def biased(self) -> bool:
+        """Whether something was added to the scores."""
+        return any(one.move == "bias" for one in self.path)
+
+    @property
+    def dropped(self) -> bool:
+        """Whether some weights were dropped by chance."""
+        return any(one.move == "drop" and one.number > 0 for one in self.path)
+
+    @property
     def weights_first(self) -> bool:
         """Whether the weights are the first factor: ``weights @ values``, and not ``values.T @ weights``."""
         given = [self.reading.sights.get(value) for value in refs(self.reading.operations[self.context.made].arguments)]

@@ -142,7 +142,7 @@ def elementwise(sight: Sight, before: Array, after: Array, operation: str) -> Kn
         for made in _normalised(known):
             if close(made.array.reshape(-1)[sight.index], after):
                 return made
-        return _scaled(known, before, after) or _masked(sight, before, after)
+        return _scaled(known, before, after) or _masked(sight, before, after) or _added(sight, before, after, operation)
     if known.kind in ("tokens", "context"):
         return _scaled(known, before, after) or _dropped(sight, before, after, operation)
     return None
@@ -218,6 +218,18 @@ def _masked(sight: Sight, before: Array, after: Array) -> Known | None:
     if move == "mask-added" and fill > LOW:
         slip = "mask-added-as-number"
     return _with_mask(sight, ~hidden, after, slip, fill)
+
+
+def _added(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
+    """Scores to which an array was added: a bias by distance, for one."""
+    if operation not in ("add", "sub") or not np.isfinite(after).all() or sight.index.size < 2:
+        return None
+    known, row = sight.known, (after - before).reshape(-1, after.shape[-1])
+    if np.allclose(row, row[:, :1], rtol=0, atol=1e-6):
+        return None  # the same for a whole row changes no weight: its maximum was taken off
+    array = known.array.astype(float).copy()
+    array.reshape(-1)[sight.index] = after
+    return replace(known, array=array, move="bias", sources=(known,), slip="", visible=None)
 
 
 def _with_mask(sight: Sight, visible: Array, after: Array, slip: str, fill: float) -> Known:

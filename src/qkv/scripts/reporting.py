@@ -68,7 +68,7 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
     if judgement.open:
         hint = "to have a function or a class judged, name it: qkv check FILE.py:NAME"
         return Report(Verdict.UNDECIDED, why=judgement.open, hint=hint, **base)
-    compared = [against_alone(mix, causal=is_causal(mix)) for mix in judgement.mixes]
+    compared = [None if mix.dropped else against_alone(mix, is_causal(mix), mix.factor) for mix in judgement.mixes]
     if any(one is not None and any(one.wrong) for one in compared):
         why = (
             "a context vector differs from the one that is computed alone, one token at a time, and no reason was found"
@@ -123,7 +123,7 @@ def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
     """Where it shows: the first row that differs from the token computed alone, and its weights."""
     mix = first.mix
     causal = mix is not None and (is_causal(mix) or first.fault.startswith(("causal", "mask")))
-    alone = None if mix is None else against_alone(mix, causal)
+    alone = None if mix is None else against_alone(mix, causal, mix.right_factor)
     if mix is None or alone is None or not any(alone.wrong):
         return {}
     return {

@@ -16,6 +16,10 @@ UNSCALED = ("unscaled", "no scal", "without scal", "not scale")
 """How a script says that it leaves the scale out on purpose."""
 
 
+TEMPERATURE = "temperature"
+"""What a script calls a factor of its own."""
+
+
 def sides(mix: Mix) -> Iterator[Finding]:
     """Query, key and value must each be what stands in its place."""
     query, key, value = mix.query, mix.key, mix.value
@@ -87,14 +91,22 @@ def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
         return
     if np.isclose(mix.factor, mix.right_factor, rtol=1e-3):
         return
-    if any(word in source.lower() for word in UNSCALED):
-        assumptions.append(f"the scores are not multiplied by 1/sqrt({dim}), as the text says")
+    fault, said = _factor(mix, dim)
+    unusual = fault == "scale-other-constant" and not np.isclose(mix.factor, 1 / dim, rtol=1e-3)
+    if any(word in source.lower() for word in UNSCALED) or (unusual and (not mix.projected or TEMPERATURE in source)):
+        assumptions.append(f"the scores are multiplied by {mix.factor:.4g}, which was taken as meant")
         return
     made = next((one.made for one in mix.path if one.move == "scale"), softmax.made)
-    fault, said = _factor(mix, dim)
     keys = mix.name(mix.key, "keys") if mix.key is not None else "keys"
     scaled = f"{mix.name(product, 'attn_scores')} / {keys}.shape[-1] ** 0.5"
     yield Finding(fault, made, said, softmax_code(mix, scaled) if made == softmax.made else scaled, mix)
+
+
+def biases(mix: Mix) -> Iterator[str]:
+    """What was added to the scores, which only its author knows to be right."""
+    for step in mix.path:
+        if step.move == "bias":
+            yield f"what is added to the scores in {mix.name(step, 'one step')} was taken as meant"
 
 
 def _factor(mix: Mix, dim: int) -> tuple[str, str]:

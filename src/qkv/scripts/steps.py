@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from qkv.scripts.findings import Finding
-from qkv.scripts.known import CLOSE
+from qkv.scripts.known import CLOSE, Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.wording import finding_of, softmax_code
 
@@ -20,8 +20,15 @@ def slips(mix: Mix) -> Iterator[Finding]:
     for step in dict.fromkeys(steps):
         if step is mix.context and step.slip == "softmax-missing":
             yield _scores_mixed(mix)
-        elif step.slip and not (step.slip == "dropout-in-eval" and step.number == 0):
+        elif step.slip and not (step.move == "drop" and (step.number == 0 or _is_training(mix, step))):
             yield finding_of(mix, step)
+
+
+def _is_training(mix: Mix, step: Known) -> bool:
+    """Whether dropout is on where it belongs: in a model's own code, or in a script that trains."""
+    place = mix.reading.place(step.made)
+    trains = any(operation.name in ("backward", "mse_loss", "cross_entropy") for operation in mix.reading.operations)
+    return trains or (place is not None and bool(place.function))
 
 
 def _scores_mixed(mix: Mix) -> Finding:

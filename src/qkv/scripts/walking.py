@@ -94,8 +94,7 @@ class _Reader:
 
     def _sight(self, number: int, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
         array, name = self.reading.array(value), operation.name
-        by_entries = name == "mul" and {"score", "scores"} & set(naming.words(self.reading.target(operation, value)))
-        if name in PRODUCTS or name in FUSED or (by_entries and len(given) == 2):
+        if name in PRODUCTS or name in FUSED or self._is_product_of_entries(operation, value, given):
             self._adopt_operands(operation, given)
         if array.size < 2 or name in _REDUCING:
             return None
@@ -111,6 +110,14 @@ class _Reader:
             if sight is not None:
                 return replace(sight, known=self._same(known))
         return None
+
+    def _is_product_of_entries(self, operation: Operation, value: int, given: Sequence[int]) -> bool:
+        """Whether ``*`` makes scores: by the name, or since every row of one array meets every row of another."""
+        if operation.name != "mul" or len(given) != 2:
+            return False
+        named = bool({"score", "scores"} & set(naming.words(self.reading.target(operation, value))))
+        shapes = [self.reading.array(one).shape for one in given]
+        return named or all(len(shape) >= 3 and 1 in shape[:-1] for shape in shapes)
 
     def _same(self, known: Known) -> Known:
         """A known array that was made in this way before, by a loop or for another token, in its place."""
@@ -147,7 +154,8 @@ class _Reader:
             parents = self.reading.parents[value]
             if operation.name not in VIEWS or len(parents) != 1 or self.reading.array(parents[0]).ndim < 1:
                 break
-            if self.reading.array(parents[0]).size < self.reading.array(value).size:
+            above, below = self.reading.array(parents[0]), self.reading.array(value)
+            if above.size < below.size or (operation.name != "getitem" and above.ndim > below.ndim):
                 break
             value = parents[0]
         return value if value in self.reading.made_by or value in self.sights else self._whole(value)

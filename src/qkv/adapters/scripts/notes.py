@@ -174,10 +174,12 @@ class _Other:
 
 
 def _plain(argument: Any) -> Any:
-    """An argument with None for what is neither an array nor a scalar."""
+    """An argument as a recording holds it: what is neither an array nor a scalar is only named."""
     if isinstance(argument, list | tuple):
         return type(argument)(_plain(one) for one in argument)
-    return None if isinstance(argument, _Other) else argument
+    if argument is None or isinstance(argument, Ref | bool | int | float | str):
+        return argument
+    return None if isinstance(argument, _Other) else repr(argument)
 
 
 def _is_array(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
 import sys
 import traceback
@@ -17,6 +18,7 @@ from qkv.adapters.messages import ScriptRun
 from qkv.adapters.scripts.notes import Notes
 from qkv.adapters.scripts.noting import NOTE, Noting
 from qkv.adapters.shaping.failing import shape_clash
+from qkv.adapters.surroundings import seeded
 from qkv.adapters.tracebacks import one_line
 
 
@@ -34,7 +36,21 @@ def run_script(path: str, source: str) -> ScriptRun:
     leave_no_bytecode(Path(folder))
     sys.path[:] = [folder, *(one for one in sys.path if one != folder)]
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    return _Script(path, source).run()
+    with _as_in_a_new_process(source):
+        return _Script(path, source).run()
+
+
+@contextlib.contextmanager
+def _as_in_a_new_process(source: str) -> Iterator[None]:
+    """Nothing; meanwhile random numbers and defaults are those that every script begins with."""
+    if "torch" in source:
+        with contextlib.suppress(ImportError):
+            import torch  # before its random numbers are seeded
+    with seeded(0):
+        yield
+    if "torch" in sys.modules:
+        torch = sys.modules["torch"]
+        torch.set_default_dtype(torch.float32)
 
 
 @dataclass
