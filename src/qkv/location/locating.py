@@ -83,6 +83,9 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     used_at = None if blamed.used_by is None else frontier.place(blamed.used_by)
     until = None if blamed.skipped is None else source.used_behind(place, used_at)
+    before = None if blamed.before is None else frontier.place(blamed.before)
+    if before is not None and before.file == place.file:
+        until = source.line_of(before, None)
     until = None if until == line else until
     return SourceLine(place.file, line, code, _note(blamed, until), until)
 
@@ -101,6 +104,8 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         condition = source.not_reached(place, used_at.line, reached)
         if condition is not None:
             return condition
+    if stage == Stage.HEADS and (index := source.wrong_index(place)) is not None:
+        return index
     operation = frontier.operation(blamed.operation)
     of_scores = any(sight.name == "attn_scores" for _, sight in frontier.sighted(blamed.operation))
     numbers = {**_right_numbers(right, of_scores), "axis": _key_axes(frontier, blamed.operation)}
@@ -139,6 +144,8 @@ def _note(blamed: Blame, until: int | None) -> str:
     if blamed.skipped is not None:
         between = "" if until is None else f", before line {until} uses it"
         return f"what it makes is right, and the stage {blamed.skipped} that belongs behind it is left out{between}"
+    if blamed.before is not None and until is not None:
+        return f"what it is given is right, and does not go with what it does: line {until} made it"
     if blamed.confirmed:
         return "what it is given is right; from here on the numbers are those of the fault"
     return "what it is given is right, and what it makes is no step of the attention that is meant"

@@ -15,7 +15,8 @@ from qkv.recognition import LOW
 from qkv.vocabulary import Stage
 
 OF_STAGE = {
-    Stage.SCALE: ("scale", "softmax_scale", "sm_scale"),
+    Stage.SCALE: ("scale", "softmax_scale", "sm_scale", "alpha"),
+    Stage.BIAS: ("beta",),
     Stage.MASK: ("attn_mask", "mask", "is_causal", "causal", "key_padding_mask", "diagonal"),
     Stage.SOFTMAX: ("dim", "axis", "dtype"),
     Stage.DROPOUT: ("dropout_p", "p", "training"),
@@ -163,6 +164,15 @@ class Source:
                         return lines.pop()
         return None
 
+    def wrong_index(self, place: Place) -> int | None:
+        """The line on which the index is computed that an expression picks heads by; None where none is."""
+        node = self.node(place)
+        inside = [one for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Subscript)]
+        names = [one.id for part in inside for one in ast.walk(part.slice) if isinstance(one, ast.Name)]
+        function = self._function(place)
+        lines = {value.lineno for name in names if function is not None for value in _assigned(function, name)}
+        return lines.pop() if len(lines) == 1 else None
+
     def wrong_name(self, place: Place, odd: str) -> int | None:
         """The line on which a name is made to stand for another array than it says; None where it isn't by name alone.
 
@@ -280,6 +290,8 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
                 given = operation.keywords.get(keyword.arg or "")
                 if keyword.arg in OF_STAGE[Stage.SCALE]:
                     yield keyword.value, given, "scale"
+                elif keyword.arg == "alpha":
+                    yield keyword.value, given, "*"
                 elif keyword.arg in ("dim", "axis"):
                     yield keyword.value, given, "axis"
 

@@ -10,7 +10,7 @@ import numpy as np
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Ref
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
-from qkv.recognition import Sight
+from qkv.recognition import LOW, Sight
 from qkv.vocabulary import Stage
 
 TURNING = frozenset({"bitwise_not", "logical_not"})
@@ -30,6 +30,7 @@ class Blame:
         skipped: the stage that is left out behind it; None where it does something wrong itself.
         odd: what it makes that is used in the place of another array: a key where the value belongs.
         used_by: the operation that is given the odd array, or what lacks the skipped stage.
+        before: another operation that might be changed in its place: one that scales already, or lays out.
     """
 
     operation: int
@@ -37,6 +38,7 @@ class Blame:
     skipped: Stage | None = None
     odd: str = ""
     used_by: int | None = None
+    before: int | None = None
 
 
 def blame(frontier: Frontier) -> Blame | None:
@@ -55,7 +57,24 @@ def blame(frontier: Frontier) -> Blame | None:
         earlier = _odd(frontier, first, made) or (_left_out(frontier, first, stage) if made > stage else None)
         if earlier is not None:
             return earlier
-    return _out_of_order(frontier, first) or Blame(_unturned(frontier, first), confirmed)
+    number = _unturned(frontier, first)
+    return _out_of_order(frontier, first) or Blame(number, confirmed, before=_other_end(frontier, number))
+
+
+LAYING_OUT = frozenset({"view", "reshape", "flatten", "unflatten"})
+"""Operations that group axes as they lie in memory."""
+
+
+def _other_end(frontier: Frontier, number: int) -> int | None:
+    """What might be changed in the place of an operation: what made the array that it groups, or scaled it before."""
+    operation, operands = frontier.operation(number), frontier.sighted(number)
+    if operation.name in LAYING_OUT and operands:
+        return frontier.flow.maker(operands[0][0])
+    if operation.name in ("mul", "div"):
+        for value, sight in operands:
+            if sight.factor != 1.0 and sight.right:
+                return _first_of(frontier, value, sight)
+    return None
 
 
 def _out_of_order(frontier: Frontier, suspect: Suspect) -> Blame | None:
@@ -240,7 +259,26 @@ def _unturned(frontier: Frontier, suspect: Suspect) -> int:
         turned = maker is not None and frontier.operation(maker).name in TURNING
         if sight is not None and sight.form and sight.form != needed and turned:
             return maker if maker is not None else suspect.operation
-    return _uncounted(frontier, suspect.operation)
+    return _filled(frontier, suspect.operation) or _signed(frontier, _uncounted(frontier, suspect.operation))
+
+
+def _filled(frontier: Frontier, number: int) -> int | None:
+    """The operation that makes the number that hidden scores are filled with, where it hides nothing."""
+    if frontier.operation(number).name in ("where", "masked_fill"):
+        for value in frontier.flow.operands(number):
+            filled = frontier.recognition.recording.values[value]
+            if filled.array.size == 1 and filled.dtype != "bool" and filled.array.item() > LOW:
+                return frontier.flow.maker(value)
+    return None
+
+
+def _signed(frontier: Frontier, number: int) -> int:
+    """The operation that turned the sign of what an operation adds; the operation given where none did."""
+    for value, sight in frontier.sighted(number):
+        if frontier.stage == Stage.BIAS and sight.factor == -1.0:
+            maker = _first_of(frontier, value, sight)
+            return number if maker is None else maker
+    return number
 
 
 def _form_needed(frontier: Frontier, number: int) -> str:

@@ -135,13 +135,22 @@ def _scored(run: Run) -> Iterator[Known]:
         yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E))
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
         if spec.alibi is not None:
-            # By the key's position alone, from the first or the last: a whole row is moved, and the weights stay.
-            position = np.asarray(run.token_positions()[1], dtype=float)
-            for counted in (position, position - position[-1:]):
-                by_key = np.asarray(spec.alibi.slopes_for(spec.num_heads))[:, None, None] * counted
-                alone = np.broadcast_to(by_key[None, :, 0], (len(biased), *by_key[:, 0].shape))
-                yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
-                yield Known("biased scores", Stage.BIAS, PAIRS, capped + by_key, (1.0, LOG2_E), maskable=True)
+            yield from _biased_by_alibi(run, capped)
+
+
+def _biased_by_alibi(run: Run, scores: Array) -> Iterator[Known]:
+    """Scores with alibi in the ways that give the same weights: with or without a sign, by the key's position alone."""
+    assert run.spec.alibi is not None
+    query, key = (np.asarray(at, dtype=float) for at in run.token_positions())
+    slopes = np.asarray(run.spec.alibi.slopes_for(run.spec.num_heads))[:, None, None]
+    distance = key[None, :] - query[:, None]
+    # From the first key or the last: a whole row is moved, and the weights stay.
+    by_key = [np.broadcast_to(counted, distance.shape) for counted in (key, key - key[-1:])]
+    for far in (distance, -np.abs(distance), *by_key):
+        yield Known("biased scores", Stage.BIAS, PAIRS, scores + slopes * far, (1.0, LOG2_E), maskable=True)
+    for counted in by_key:
+        alone = np.broadcast_to((slopes * counted)[None, :, 0], (len(scores), *(slopes * counted)[:, 0].shape))
+        yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
 
 
 def _weighed(run: Run) -> Iterator[Known]:

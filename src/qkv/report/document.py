@@ -142,7 +142,8 @@ class SourceLine:
         line: its number, from 1.
         code: the line as it is written.
         note: how it is known, or what leaves it undecided.
-        until: where a stage is left out, the line that uses what lacks it: anywhere between the two it may be put.
+        until: the other end, where the change may be made on either or between: where a stage is left out, the line
+            that uses what lacks it; where two steps don't go together, the line of the other one.
     """
 
     file: str
