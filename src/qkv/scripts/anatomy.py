@@ -90,7 +90,7 @@ def _described(reading: Reading, operation: Operation, value: int, sight: Sight)
     product = _product(reading, operation, sight)
     name = _name(known)
     return Made(
-        name, _STAGES.get(known.move, known.move), axes, shape, _note(sight),
+        name, "output" if name == "output" else _STAGES.get(known.move, known.move), axes, shape, _note(sight),
         product.names if product else "", product.numbers if product else "",
     )  # fmt: skip
 
@@ -102,6 +102,8 @@ def _name(known: Known) -> str:
         return f"{known.role or 'a'} projection"
     if known.kind == "scores" and known.move in ("scale", "mask"):
         return f"{'scaled' if known.move == 'scale' else 'masked'} attn_scores"
+    if known.kind == "context" and known.move == "project":
+        return "output"
     return _NAMES.get(known.kind, known.kind)
 
 
