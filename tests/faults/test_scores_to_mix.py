@@ -400,6 +400,13 @@ def padding_rows() -> Iterator[Row]:
         ),
     )
     yield "padding-wrong-side", "other side", PLAIN, PADDED, lambda t: attend(t.a, t.pad.flip(1)[:, None, None], t.v)
+    yield (
+        "padding-wrong-side",
+        "mirrored along the keys",
+        PLAIN,
+        given,
+        lambda t: attend(t.a, (t.given & t.pad[:, None, None]).flip(-1), t.v),
+    )
     yield "padding-wrong-side", "padding for tokens", PLAIN, PADDED, lambda t: attend(t.a, ~t.pad[:, None, None], t.v)
     yield (
         "padding-off-by-one",

@@ -103,11 +103,21 @@ def padding_on_queries(spec: AttentionSpec) -> Ways:
     commonness=2,
 )
 def padding_wrong_side(spec: AttentionSpec) -> Ways:
-    """``is_token`` mirrored along the keys, or ``~is_token``."""
+    """``is_token`` mirrored along the keys, and with it any mask handed over in the same argument, or ``~is_token``."""
     mirrored = _padded_as(lambda run, is_token: run.xp.flip(is_token, axis=1))
     yield from with_empty_rows(spec, mirrored, "padding is looked for on the other side")
+    whole = {Stage.MASK: _mirrored}
+    yield from with_empty_rows(spec, whole, "what is handed over is mirrored along the keys, padding and masks alike")
     inverted = _padded_as(lambda run, is_token: ~is_token)
     yield from with_empty_rows(spec, inverted, "tokens are taken for padding and padding for tokens")
+
+
+def _mirrored(run: Run) -> Run:
+    """Padding and a mask that came with the call, mirrored along the keys."""
+    given = {name: getattr(run.inputs, name) for name in ("is_token", "may_attend")}
+    mirrored = {name: run.xp.flip(array, axis=-1) for name, array in given.items() if array is not None}
+    unless(not mirrored, "nothing is padded here and no mask is given")
+    return as_if(mask, inputs=lambda inputs: inputs.but(**mirrored))(run)
 
 
 def _moved(run: Run, is_token: Array, by: int) -> Array:

@@ -29,12 +29,16 @@ SHIFT = -300.0
 @probe
 def shifted(setting: Setting) -> Iterator[Probe]:
     """All scores far below zero: a fill that was thought to be low enough shows."""
-    inputs = setting.inputs("shifted", queries=setting.tokens(5))
-    if inputs.query is not None:
-        inputs = inputs.but(**_shifted_heads(setting, inputs))
-    elif inputs.source is None:
-        inputs = inputs.but(x=_shifted_tokens(setting, inputs))
-    yield Probe("shifted", "mask fills that aren't low enough", inputs)
+    inputs, exposes = setting.inputs("shifted", queries=setting.tokens(5)), "mask fills that aren't low enough"
+    change = _shifted_tokens if inputs.query is None else _shifted_heads
+    inputs = inputs.but(**change(setting, inputs))
+    yield Probe("shifted", exposes, inputs)
+    if "mask" in setting.abilities.takes:
+        earlier = np.tri(inputs.lengths[0], inputs.lengths[1], dtype=bool)[None, None]
+        yield Probe("shifted handed-mask", exposes, inputs.but(may_attend=earlier), optional=True)
+    elif "padding" in setting.abilities.takes and setting.abilities.batched:
+        is_token = np.arange(inputs.lengths[1]) < np.array([[inputs.lengths[1] - 2], [inputs.lengths[1]]])
+        yield Probe("shifted padding", exposes, inputs.but(is_token=is_token), optional=True)
 
 
 def _shifted_heads(setting: Setting, inputs: Inputs) -> dict[str, Array]:
@@ -45,18 +49,28 @@ def _shifted_heads(setting: Setting, inputs: Inputs) -> dict[str, Array]:
     return {"query": query, "key": key}
 
 
-def _shifted_tokens(setting: Setting, inputs: Inputs) -> Array:
-    """Tokens with a common part along the direction that lowers the scores most, over all heads together."""
-    parameters, x, spec = inputs.parameters, inputs.x, setting.spec
+def _shifted_tokens(setting: Setting, inputs: Inputs) -> dict[str, Array]:
+    """Tokens with a common part along the direction that lowers the scores most, over all heads together.
+
+    Queries and keys made of different tokens have a direction each.
+    """
+    parameters, x, source, spec = inputs.parameters, inputs.x, inputs.source, setting.spec
     assert parameters is not None
     assert x is not None
     query = parameters.q_proj.weight.reshape(spec.num_heads, -1, x.shape[-1])
     key = parameters.k_proj.weight.reshape(spec.kv_heads, -1, x.shape[-1])
     key = np.repeat(key, spec.group_size, axis=0)
     form = np.einsum("hde,hdf->ef", query, key) * spec.scale_for(query.shape[1]) / spec.num_heads
-    values, vectors = np.linalg.eigh((form + form.T) / 2)
-    length = (SHIFT / min(values[0], -1e-3)) ** 0.5
-    return x + min(length, 30.0) * vectors[:, 0]
+    if source is None:
+        values, vectors = np.linalg.eigh((form + form.T) / 2)
+        return {"x": x + _length(values[0]) * vectors[:, 0]}
+    left, sizes, right = np.linalg.svd(form)
+    return {"x": x + _length(-sizes[0]) * left[:, 0], "source": source - _length(-sizes[0]) * right[0]}
+
+
+def _length(value: float) -> float:
+    """How long a vector has to be for its product with itself, by a form of this least value, to be the shift."""
+    return min((SHIFT / min(value, -1e-3)) ** 0.5, 30.0)
 
 
 @probe
