@@ -27,7 +27,7 @@ from qkv.location import located
 from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.repair import Bench, patch_for
-from qkv.report import CandidateWords, Report, Verdict
+from qkv.report import CandidateWords, Report, SourceLine, Verdict
 from qkv.report.cells import in_cells
 from qkv.request import Request
 from qkv.scripts import explained
@@ -219,13 +219,21 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         line = located(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
         if report.verdict is Verdict.WRONG:
-            report = replace(report, line=line)
+            report = _with_line(report, line)
         report = with_gradients(report, trial) if request.gradients else report
         if request.length is not None:
             report = with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
         return report if bench is None else _with_patch(report, bench, request)
     except CandidateError as error:
         return failed(words, error, repeat)
+
+
+def _with_line(report: Report, line: SourceLine | str) -> Report:
+    """The report with the line that makes the wrong numbers, in the file as it was named; or why there is none."""
+    if isinstance(line, str):
+        return replace(report, line_why=line)
+    file = report.candidate.file
+    return replace(report, line=replace(line, file=file) if file and Path(file).resolve() == Path(line.file) else line)
 
 
 def _may_be_patched(request: Request, trial: Trial) -> bool:

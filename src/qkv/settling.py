@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -33,12 +33,10 @@ QUICK = ("ordinary", "fewer-queries", "handed-mask", "padding", "handed-bias", "
 
 
 class Reading(Protocol):
-    """A candidate together with one way of handing it inputs."""
+    """A candidate, or a dump of one, together with one way of handing it inputs."""
 
-    caller: Caller
     spec: AttentionSpec
     facts: Facts
-    caching: Caching
 
     @property
     def doubts(self) -> Sequence[Doubt]:
@@ -52,9 +50,6 @@ class Reading(Protocol):
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
 
-    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call with these inputs."""
-
     def observe(self, inputs: Inputs, *, seed: int = 0) -> Outcome:
         """What it gives for these inputs."""
 
@@ -63,6 +58,16 @@ class Reading(Protocol):
 
     def named(self, of: Mapping[str, Array]) -> Mapping[str, Array]:
         """The oracle's gradients, by the names and in the shapes that this candidate has them in."""
+
+
+class CallableReading(Reading, Protocol):
+    """One of a candidate that can be called."""
+
+    caller: Caller
+    caching: Caching
+
+    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs."""
 
 
 @dataclass
@@ -98,6 +103,11 @@ class Trial:
     known: dict[Hashable, Expectation] = field(default_factory=dict)
     rebuild: Callable[[Sizes], Iterator[Trial]] | None = None
     built_with: Mapping[str, Any] | None = None
+
+    @property
+    def called(self) -> CallableReading:
+        """The reading of a candidate that can be called: of any but a dump."""
+        return cast("CallableReading", self.reading)
 
     @property
     def setting(self) -> Setting:

@@ -81,7 +81,7 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
 def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: Mapping[str, int]) -> Sheet:
     trial, construction = _in_own_sizes(settled(host, facts, request)[0], host, facts, request)
     inputs = _run(trial)
-    reading = trial.reading
+    reading = trial.called
     axes = axes_of(reading.abilities, inputs)
     if construction is not None and "rotary_dims" in construction.implied:
         axes["rotary_dims"] = construction.implied["rotary_dims"]
@@ -130,7 +130,7 @@ def _form(reading: Any) -> tuple[Any, ...]:
 def _run(trial: Trial) -> Inputs:
     """What it was given in the call that was recorded: other numbers of queries than of keys where it takes these."""
     able = trial.reading.abilities
-    trial.reading.caller.watch = True
+    trial.called.caller.watch = True
     queries, keys, batch = _lengths(able)
     refused: CandidateError | None = None
     for number in (keys, queries) if able.free_lengths or "source" in able.takes else (queries,):

@@ -14,7 +14,7 @@ from qkv.adapters.names import ROLES
 from qkv.adapters.shaping.sizes import CONTEXT_LENGTH, EMBED_DIM, VALUE_DIM, axes_of
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
-from qkv.settling import Reading
+from qkv.settling import CallableReading
 from qkv.shapes import Rule
 
 
@@ -53,7 +53,7 @@ class Trying:
     """
 
     host: Hosting
-    reading: Reading
+    reading: CallableReading
     construction: Construction | None
     inputs: Inputs
 

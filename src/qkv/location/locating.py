@@ -23,8 +23,8 @@ CLOSENESS = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 5e-2, "float16": 5e-3
 """How far apart equal values may be, as a share of the largest; in float64 some candidates keep a part in float32."""
 
 
-def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | None:
-    """The line that makes the wrong numbers; None where it can't be told.
+def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
+    """The line that makes the wrong numbers, or why none can be told.
 
     Args:
         trial: the reading of the candidate that was judged.
@@ -32,21 +32,34 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | None:
     """
     failing = next((one for one in trial.observations if _can_be_watched(one)), None)
     if failing is None:
-        return None
+        return "only calls that follow each other are wrong, and these are not watched"
     recording = watched(trial, failing)
     if recording is None or not recording.operations:
-        return None
+        return "it could not be watched while it runs"
     stage, faulty = _under_fault(diagnosis, failing.expected.run)
     with np.errstate(all="ignore"):
         recognition = recognise(recording, failing.expected.run, faulty, CLOSENESS[trial.dtype])
     frontier = Frontier(recognition, stage)
     blamed = blame(frontier)
-    return None if blamed is None else _line(frontier, blamed, failing.expected.run)
+    if blamed is None:
+        return _rivals(frontier)
+    line = _line(frontier, blamed, failing.expected.run)
+    return line or "what makes the wrong numbers stands in no file of the candidate's"
+
+
+def _rivals(frontier: Frontier) -> str:
+    """Why no line is named, where several are as suspicious as each other."""
+    places = [frontier.place(suspect.operation) for suspect in frontier.suspects]
+    lines = sorted({place.line for place in places if place is not None})
+    if len(lines) < 2:
+        return "everything that it does is known to be right but for what it gives"
+    told = ", ".join(map(str, lines[:5])) + (" and others" if len(lines) > 5 else "")
+    return f"lines {told} are given what is right and make what is not known, and nothing tells between them"
 
 
 def watched(trial: Trial, observation: Observation) -> Recording | None:
     """What the candidate does on the input of an observation; None where it can't be watched."""
-    caller = trial.reading.caller
+    caller = trial.called.caller
     caller.watch = True
     try:
         trial.reading.observe(observation.probe.inputs, seed=observation.probe.seed)
@@ -78,7 +91,7 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
         return None
     source = read(place.file)
     if source is None:
-        return SourceLine(place.file, place.line, place.code, _note(blamed, None))
+        return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None))
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     used_at = None if blamed.used_by is None else frontier.place(blamed.used_by)
@@ -87,7 +100,7 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
     if before is not None and before.file == place.file:
         until = source.line_of(before, None)
     until = None if until == line else until
-    return SourceLine(place.file, line, code, _note(blamed, until), until)
+    return SourceLine(place.file, line, code, _note(frontier, blamed, until), until)
 
 
 def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int:
@@ -140,12 +153,26 @@ def _right_numbers(right: Run, of_scores: bool) -> Mapping[str, Sequence[float]]
     }
 
 
-def _note(blamed: Blame, until: int | None) -> str:
+def _note(frontier: Frontier, blamed: Blame, until: int | None) -> str:
+    agree = ": watching it run and its outputs say the same" if _confirmed(frontier, blamed) else ""
     if blamed.skipped is not None:
         between = "" if until is None else f", before line {until} uses it"
-        return f"what it makes is right, and the stage {blamed.skipped} that belongs behind it is left out{between}"
+        return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
     if blamed.before is not None and until is not None:
-        return f"what it is given is right, and does not go with what it does: line {until} made it"
-    if blamed.confirmed:
-        return "what it is given is right; from here on the numbers are those of the fault"
-    return "what it is given is right, and what it makes is no step of the attention that is meant"
+        return f"what it is given is right, and does not go with what it does: line {until} made it{agree}"
+    if agree:
+        return f"what it is given is right, and from here on the numbers are those of the fault{agree}"
+    return "what it is given is right, and what it makes no right attention makes"
+
+
+def _confirmed(frontier: Frontier, blamed: Blame) -> bool:
+    """Whether something that is made of it is what the diagnosed fault makes there."""
+    faulty = (value for value, sight in enumerate(frontier.recognition.faulty) if sight is not None)
+    makers = (frontier.flow.maker(value) for value in faulty)
+    return any(
+        maker is not None
+        and (
+            maker == blamed.operation or blamed.operation in frontier.flow.behind([*frontier.operation(maker).results])
+        )
+        for maker in makers
+    )

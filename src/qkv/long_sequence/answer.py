@@ -97,7 +97,7 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
     Raises:
         CandidateError: it can't be called at this length.
     """
-    reading, most = trial.reading, trial.reading.abilities.max_tokens
+    reading, most = trial.called, trial.called.abilities.max_tokens
     name = f"length {length}"
     caller = reading.caller
     run_in = dtype or ("float32" if caller.dtype in (None, "float64") else caller.dtype)

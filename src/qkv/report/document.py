@@ -206,6 +206,7 @@ class Report:
         repeat: the command that does it again.
         printed: the end of what the candidate printed.
         line: the line that makes the wrong numbers; None where it isn't known.
+        line_why: why no line is named, where none is.
         patch: the repair of its file; None where none was found, or looked for.
     """
 
@@ -230,6 +231,7 @@ class Report:
     repeat: str = ""
     printed: str = ""
     line: SourceLine | None = None
+    line_why: str = ""
     patch: Patch | None = None
 
     @property

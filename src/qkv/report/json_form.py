@@ -45,6 +45,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "faults": [asdict(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],
         "line": None if report.line is None else asdict(report.line),
+        "line_why": report.line_why,
         "patch": None if report.patch is None else _patch(report.patch),
         "example": None if report.example is None else asdict(report.example),
         "strength": None if report.strength is None else asdict(report.strength),

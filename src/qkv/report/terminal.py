@@ -84,6 +84,8 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "only when", Text(report.only_when, style="yellow")
     if report.line is not None:
         yield "line", _line(report.line)
+    elif report.line_why:
+        yield "line", Text(f"none can be named: {report.line_why}", style="dim")
     for place, fault in enumerate(report.faults):
         yield "fault" if place == 0 else "and", _fault(fault, room, mended=report.patch is not None)
     if report.patch is not None:
