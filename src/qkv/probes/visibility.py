@@ -33,7 +33,7 @@ def documents(setting: Setting) -> Iterator[Probe]:
     packed = [rows[:2], rows[2:]] if setting.abilities.batched else [[row] for row in rows]
     for document in packed:
         name = f"documents {', '.join(str(row[-1] + 1) for row in document)} in a sequence"
-        inputs = setting.inputs(name, queries=tokens, document=np.array(document))
+        inputs = setting.inputs(name, batch=len(document), queries=tokens, document=np.array(document))
         yield Probe(name, "texts that see each other", inputs, optional=True)
 
 
