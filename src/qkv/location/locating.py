@@ -114,7 +114,7 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         return source.return_behind(place) or source.line_of(place, stage)
     if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
-        condition = source.not_reached(place, used_at.line, reached)
+        condition = source.not_reached(place, used_at.line, reached, blamed.skipped)
         if condition is not None:
             return condition
     if stage == Stage.HEADS and (index := source.wrong_index(place)) is not None:

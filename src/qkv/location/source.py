@@ -26,6 +26,16 @@ OF_STAGE = {
 DEEPEST = 5
 """How many names are followed from one to the next."""
 
+TAKEN_BY = {
+    **dict.fromkeys(("mask", "padding", "lengths", "documents", "causal", "window"), Stage.MASK),
+    **dict.fromkeys(("bias", "alibi_slopes"), Stage.BIAS),
+    **dict.fromkeys(("cos", "sin", "rope", "freqs_cis", "position_ids"), Stage.POSITION),
+    "scale": Stage.SCALE,
+    "softcap": Stage.SOFTCAP,
+    "dropout": Stage.DROPOUT,
+}
+"""The stage that takes an argument, by the argument's role."""
+
 Values = Mapping[str, Sequence[float]]
 """What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
 
@@ -100,13 +110,14 @@ class Source:
         ]
         return min(lines, default=None) or self.return_behind(place)
 
-    def not_reached(self, place: Place, until: int, reached: set[int]) -> int | None:
+    def not_reached(self, place: Place, until: int, reached: set[int], skipped: Stage) -> int | None:
         """The line for which nothing is done between two lines, though it could be: a condition, or the call before it.
 
         Args:
             place: a place in the function, from which on something is left out.
             until: the line that lacks it.
             reached: lines on which something was done.
+            skipped: the stage that is left out; a condition that asks for what another stage takes is none.
         """
         function = self._function(place)
         conditions = [
@@ -116,6 +127,7 @@ class Source:
             and place.line <= node.lineno <= until
             and isinstance(node.body[-1], ast.Assign | ast.AugAssign | ast.Expr)
             and reached.isdisjoint(range(node.body[0].lineno, (node.body[-1].end_lineno or node.lineno) + 1))
+            and _asks_for(node.test) in (skipped, None)
         ]
         if len(conditions) != 1:
             return None
@@ -216,8 +228,8 @@ class Source:
         if "." not in name:
             found = [] if function is None else _assigned(function, name)
             found = [value for value in found if value.lineno < place.line]
-            if function is not None and not found:
-                found = list(self._arguments(function, name))
+            if function is not None and {value.lineno for value in found} <= _defaults(function, name):
+                found = list(self._arguments(function, name)) or found
         else:
             classes = [node for node in reversed(self._around(place)) if isinstance(node, ast.ClassDef)]
             found = [value for node in classes[:1] for value in _assigned(node, name)]
@@ -240,10 +252,16 @@ class Source:
             yield from [one for one in given if one is not None][:1] or _default(function, name)
 
     def _calls(self, function: ast.FunctionDef) -> Iterator[ast.Call]:
-        """The calls of a function in the file, from elsewhere."""
+        """The calls of a function in the file, from elsewhere, also by a name that is set with it among others."""
         inside = range(function.lineno, (function.end_lineno or function.lineno) + 1)
+        names = {function.name}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call) and _last_name(node.func) == function.name and node.lineno not in inside:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call | ast.IfExp):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any(isinstance(one, ast.Name) and one.id == function.name for one in _parts(node.value)):
+                    names |= {_last_name(target) for target in targets}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and _last_name(node.func) in names and node.lineno not in inside:
                 yield node
 
     def _around(self, place: Place) -> list[ast.AST]:
@@ -364,6 +382,28 @@ def _default(function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
         *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
     ]
     yield from (default for argument, default in pairs if argument.arg == name and default is not None)
+
+
+def _defaults(function: ast.FunctionDef, name: str) -> set[int]:
+    """The lines on which an argument that is None gets its value: ``if scale is None: scale = …``."""
+    return {
+        statement.lineno
+        for node in ast.walk(function)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == f"{name} is None"
+        for statement in node.body
+    }
+
+
+def _parts(value: ast.Call | ast.IfExp) -> list[ast.expr]:
+    """What a call hands over, or the two choices: ``interfaces.get(name, eager)``, ``eager if plain else fused``."""
+    return value.args if isinstance(value, ast.Call) else [value.body, value.orelse]
+
+
+def _asks_for(condition: ast.expr) -> Stage | None:
+    """The stage that takes what a condition asks for; None where its names don't say."""
+    names = [_last_name(node) for node in ast.walk(condition) if isinstance(node, ast.Name | ast.Attribute)]
+    stages = {TAKEN_BY.get(call_role_of(name) or "") for name in names} - {None}
+    return stages.pop() if len(stages) == 1 else None
 
 
 def _last_name(node: ast.expr) -> str:

@@ -174,6 +174,12 @@ def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:
     return stage > Stage.SCORES and {"query", "key"} <= names
 
 
+ON_THE_WAY = frozenset(
+    {"query", "key", "value", "attn_scores", "capped scores", "biased scores", "attn_weights", "context", "output"}
+)
+"""Arrays that the stages hand on; others are only used within one."""
+
+
 def _dropped(frontier: Frontier, stage: Stage) -> int | None:
     """The last operation of a stage that is done, and whose result is not used; None where there is none."""
     found = None
@@ -181,7 +187,7 @@ def _dropped(frontier: Frontier, stage: Stage) -> int | None:
         sight = (
             None if number in frontier.slice or operation.during == "build" else frontier.sight_of(operation.results)
         )
-        if sight is not None and sight.right and sight.stage == stage and not sight.form and frontier.sighted(number):
+        if sight is not None and sight.right and sight.stage == stage and sight.name in ON_THE_WAY:
             found = number
     return found
 
@@ -291,11 +297,22 @@ def _form_needed(frontier: Frontier, number: int) -> str:
 
 
 def _uncounted(frontier: Frontier, operation: int) -> int:
-    """The operation that counts positions from 0 where they begin elsewhere; the operation given where none does."""
+    """The operation that counts from 0 what begins elsewhere, or fills with what hides nothing; else the one given."""
     for value in frontier.flow.operands(operation):
-        if frontier.recognition.sights[value] is None:
-            for number in frontier.flow.behind([value]):
-                counted = frontier.operation(number)
-                if counted.name == "arange" and frontier.sight_of(counted.results) is None:
-                    return number
+        for number in frontier.flow.behind([value]) if frontier.recognition.sights[value] is None else ():
+            made = frontier.operation(number)
+            if frontier.sight_of(made.results) is None and (made.name == "arange" and frontier.stage == Stage.MASK):
+                return number
+            if made.name in FILLING and all(_shows(frontier, result) for result in made.results):
+                return number
     return operation
+
+
+FILLING = frozenset({"full", "full_like", "new_full"})
+"""Operations that fill an array with one number."""
+
+
+def _shows(frontier: Frontier, value: int) -> bool:
+    """Whether an array is filled with a number that hides nothing where it is added to scores."""
+    first = frontier.recognition.recording.values[value].array.reshape(-1)[:1]
+    return bool(((first > LOW) & (first != 0) & (first != 1)).any())
