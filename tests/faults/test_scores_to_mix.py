@@ -553,6 +553,14 @@ def mask_rows() -> Iterator[Row]:
         {},
         lambda t: attend(t.a, t.causal | ((t.i - t.j).abs() < 4), t.v),
     )
+    texts = make_spec(mask=Causal() & SlidingWindow(4) & Documents())
+    yield (
+        "mask-order",
+        "(window(4) | documents) & causal",
+        texts,
+        {**SQUARE, "document": two_documents()},
+        lambda t: attend(t.a, t.causal & ((t.i - t.j < 4) | (t.doc[:, None, :, None] == t.doc[:, None, None])), t.v),
+    )
     early = {**SQUARE, "is_token": right_padding()[:, ::-1].copy()}
     yield (
         "mask-order",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import Literal
+from typing import Literal, TypeVar
 
 from qkv.errors import ShapeError
 from qkv.faults.as_if import as_if, unless, with_empty_rows
@@ -30,6 +30,8 @@ from qkv.oracle import Array, Replacements, Run
 from qkv.oracle.stages import additive_bias, allowed, mask
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
+
+Thing = TypeVar("Thing")
 
 
 def _kinds(run: Run) -> set[type[Mask]]:
@@ -303,18 +305,28 @@ def _regrouped(mask: Mask) -> Iterator[Mask]:
             yield Or(factor.left, _all([factor.right, *rest]))
 
 
-def _proper_subsets(masks: list[Mask]) -> Iterator[list[Mask]]:
-    for size in range(1, len(masks)):
-        yield from (list(chosen) for chosen in itertools.combinations(masks, size))
+def _proper_subsets(things: list[Thing]) -> Iterator[list[Thing]]:
+    for size in range(1, len(things)):
+        yield from (list(chosen) for chosen in itertools.combinations(things, size))
 
 
 def _rejoined(mask: Mask) -> Iterator[Mask]:
-    """The same parts with one ``&`` turned into ``|``, or one ``|`` into ``&``."""
+    """The same parts with some ``&`` turned into ``|``, or some ``|`` into ``&``, in whatever order they stand."""
     match mask:
-        case And(left=left, right=right) | Or(left=left, right=right):
-            yield Or(left, right) if isinstance(mask, And) else And(left, right)
-            yield from (type(mask)(other, right) for other in _rejoined(left))
-            yield from (type(mask)(left, other) for other in _rejoined(right))
+        case And() | Or():
+            own, other = (And, Or) if isinstance(mask, And) else (Or, And)
+            parts = _factors(mask) if isinstance(mask, And) else _terms(mask)
+            for chosen in _proper_subsets(list(range(len(parts)))):
+                inside = [parts[place] for place in chosen]
+                rest = [part for place, part in enumerate(parts) if place not in chosen]
+                if 0 in chosen:  # the two sides may change places
+                    yield other(reduce(own, inside), reduce(own, rest))
+                if len(chosen) > 1:
+                    yield own(reduce(other, inside), reduce(own, rest))
+            if len(parts) > 2:
+                yield reduce(other, parts)
+            for place, part in enumerate(parts):
+                yield from (reduce(own, [*parts[:place], one, *parts[place + 1 :]]) for one in _rejoined(part))
         case Not(of=of):
             yield from (Not(other) for other in _rejoined(of))
 
