@@ -28,6 +28,10 @@ SAME_NUMBERS: tuple[frozenset[str], ...] = (
     frozenset({"causal-missing", "mask-not-applied"}),
     frozenset({"padding-wrong-side", "mask-inverted"}),
     frozenset({"padding-on-queries", "mask-transposed"}),
+    # A mask of 0 and a large negative number, read as true and false, is inverted.
+    frozenset({"bias-read-as-mask", "mask-inverted"}),
+    # One slot of zeros adds e^0 to every sum.
+    frozenset({"cache-empty-slots", "softmax-off-by-one"}),
     # With a query at position 0 alone, rope's query is not turned at all.
     frozenset({"rope-offset-lost", "rope-one-sided"}),
 )
