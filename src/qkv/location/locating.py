@@ -96,6 +96,7 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     used_at = None if blamed.used_by is None else frontier.place(blamed.used_by)
     until = None if blamed.skipped is None else source.used_behind(place, used_at)
+    until = None if until is not None and until <= line else until
     before = None if blamed.before is None else frontier.place(blamed.before)
     if before is not None and before.file == place.file:
         until = source.line_of(before, None)

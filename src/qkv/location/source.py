@@ -295,10 +295,8 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
             yield from ((*pair, "/") for pair in zip((node.left, node.right), operation.arguments, strict=False))
         case ast.BinOp(op=ast.Pow()):
             yield from ((*pair, "**") for pair in zip((node.left, node.right), operation.arguments, strict=False))
-        case ast.Call() if operation.name == "masked_fill" and node.args:
-            yield node.args[-1], operation.arguments[-1], "fill"
-        case ast.Call() if operation.name == "where" and len(node.args) == 3:
-            yield from ((*pair, "fill") for pair in zip(node.args[1:], operation.arguments[1:], strict=False))
+        case ast.Call() if operation.name in ("masked_fill", "where", "full"):
+            yield from ((*pair, "fill") for pair in zip(node.args[-2:], operation.arguments[-2:], strict=False))
         case ast.Call(func=ast.Attribute()) if operation.name in ("mul", "div"):
             how = "*" if operation.name == "mul" else "/"
             skipped = max(len(operation.arguments) - len(node.args), 0)

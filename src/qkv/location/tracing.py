@@ -249,6 +249,7 @@ def _first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
             for operand, other in frontier.sighted(maker)
             if (other.name, other.factor, other.stage == Stage.MASK)
             == (sight.name, sight.factor, sight.stage == Stage.MASK)
+            and (frontier.stage != Stage.HEADS or other.fixed == sight.fixed)  # else where its head was picked
             and frontier.flow.maker(operand) is not None
         ]
         if not same:
