@@ -105,7 +105,9 @@ def _returned(frontier: Frontier) -> Blame | None:
     for value in frontier.recognition.recording.returned:
         sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
         if sight is not None and maker is not None and sight.stage is not None and sight.name != "output":
-            return Blame(maker, confirmed=False, skipped=Stage.OUTPUT if sight.stage < Stage.OUTPUT else None)
+            if sight.stage < Stage.OUTPUT:
+                return Blame(maker, confirmed=False, skipped=Stage.OUTPUT)
+            return Blame(_first_of(frontier, value, sight) or maker, confirmed=False)
     return None
 
 
@@ -141,6 +143,9 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
     dropped = _dropped(frontier, stage)
     if dropped is not None:
         return Blame(dropped, confirmed=True, skipped=stage)
+    picked = _picked(frontier, suspect) if stage == Stage.HEADS else None
+    if picked is not None:
+        return Blame(picked, confirmed=True)
     nothing_hidden = _hides_nothing(frontier) if stage == Stage.MASK else None
     if nothing_hidden is not None:
         return Blame(nothing_hidden, confirmed=True)
@@ -156,7 +161,9 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
             waiting += [] if maker is None else frontier.sighted(maker)
     if not before:
         return None
-    value, sight = max(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
+    # Of query and key that which lags behind; of scores and values the scores.
+    furthest = min if stage <= Stage.POSITION else max
+    value, sight = furthest(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
     maker = _first_of(frontier, value, sight)
     if maker is None:
         return None
@@ -172,6 +179,20 @@ def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:
     """Whether the suspect multiplies query and key and does what comes behind as well: ``baddbmm``, fused attention."""
     names = {sight.of for _, sight in frontier.sighted(suspect.operation)}
     return stage > Stage.SCORES and {"query", "key"} <= names
+
+
+def _picked(frontier: Frontier, suspect: Suspect) -> int | None:
+    """The operation that takes one head where the suspect goes on with all; None where none does."""
+    for number in sorted(frontier.slice):
+        sight = frontier.sight_of(frontier.operation(number).results)
+        if (
+            sight is not None
+            and "head" in sight.fixed
+            and suspect.sight is not None
+            and "head" not in suspect.sight.fixed
+        ):
+            return number
+    return None
 
 
 ON_THE_WAY = frozenset(
