@@ -46,7 +46,7 @@ KINDS = {
     "softmax-over-queries": (NUMPY, MODULE, FUNCTION),
     "strided-read-as-contiguous": (NUMPY, MODULE, FUNCTION),
     "value-is-key": (NUMPY, EINSUM, FUSED),
-    "weights-times-key": (NUMPY, EINSUM, FUSED),
+    "weights-times-key": (NUMPY, EINSUM, GPT),
     "window-off-by-one": (GEMMA, "numpy_decode", "document_module"),
 }
 

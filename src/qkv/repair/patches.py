@@ -35,7 +35,8 @@ def patch_for(
         code = Code(Path(file).read_bytes(), _numbers(report.spec))
     except (OSError, SyntaxError, ValueError):
         return None
-    line = report.line.line if report.line is not None and report.line.file == file else None
+    at = report.line
+    line = at.line if at is not None and Path(at.file).resolve() == Path(file).resolve() else None
     suspicion = Suspicion(report.candidate.name, [fault.id for fault in report.faults], line)
     source = repaired(code, suspicion, bench.passes, is_right, seconds, advance)
     mends = "; ".join(f"{fault.id}: {fault.title}" for fault in report.faults)

@@ -23,11 +23,12 @@ def _is_read(code: Code, node: ast.AST) -> bool:
 def sibling(code: Code, node: ast.AST) -> Iterator[Change]:
     """The key's, value's or query's for one of the others: ``self.W_value`` for ``self.W_key``."""
     name_of = dotted(node)
-    stem = node
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and name_of:
-        known = names_of([code.tree]) | set(bound(code, stem)) | set(attributes(code, node))
+        known = names_of([code.tree]) | set(bound(code, node)) | set(attributes(code, node))
+        above = code.parents[node]
+        itself = {dotted(target) for target in above.targets} if isinstance(above, ast.Assign) else set()
         for other in siblings(name_of):
-            if other in known:
+            if other in known and other not in itself:
                 yield code.put(node, other, f"{name_of} to {other}")
 
 
