@@ -228,6 +228,7 @@ def bias_rows() -> Iterator[Row]:
     given = {"bias": given_bias()}
     yield "alibi-slopes", "no power of two", ALIBI, {}, sloped(*(2 ** (-8 * (h + 1) / 6) for h in range(6)))
     yield "alibi-slopes", "counted from 0: 2^", ALIBI, {}, sloped(*(2 ** (-8 * h / 6) for h in range(6)))
+    yield "alibi-slopes", "not the others", ALIBI, {}, sloped(1, 2**-2, 2**-4, 2**-6, 2**-1, 2**-3)
     yield "alibi-slopes", "1/2^(h+1)", ALIBI, {}, sloped(*(0.5 ** (h + 1) for h in range(6)))
     yield "alibi-slopes", "reverse order", ALIBI, {}, lambda t: attend(alibi(t, SLOPES.flip(0)), t.causal, t.v)
     yield "alibi-slopes", "shared by groups", ALIBI, {}, sloped(*[2**-4] * 3, *[2**-8] * 3)

@@ -65,6 +65,11 @@ def _unstrided(spec: AttentionSpec) -> list[float]:
     return (alibi_slopes(below) + alibi_slopes(2 * below))[: spec.num_heads]
 
 
+def _power_from_zero(spec: AttentionSpec) -> list[float]:
+    below = 1 << (spec.num_heads.bit_length() - 1)
+    return [2.0 ** (-8 * head / below) for head in range(below)] + right_slopes(spec)[below:]
+
+
 def _every_second_first(num_heads: int) -> list[float]:
     above = alibi_slopes(2 << (num_heads.bit_length() - 1))
     return (above[0::2] + above[1::2])[:num_heads]
@@ -77,6 +82,7 @@ OTHER_SLOPES: dict[str, Callable[[AttentionSpec], list[float]]] = {
     "the heads are counted from 0: 2^(-8h/num_heads)": lambda spec: [
         2.0 ** (-8 * head / spec.num_heads) for head in range(spec.num_heads)
     ],
+    "the heads of the power of two below are counted from 0, not the others": _power_from_zero,
     "the heads are counted from 0, in the paper's own row": lambda spec: [1.0, *right_slopes(spec)[:-1]],
     "in the reverse order": lambda spec: right_slopes(spec)[::-1],
     "1/2^(h+1) for head h": lambda spec: [2.0 ** -(head + 1) for head in range(spec.num_heads)],
