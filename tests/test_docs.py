@@ -20,11 +20,14 @@ def test_the_readme_opens_with_a_wrong_attention_and_its_report(tmp_path: Path) 
     text = (ROOT / "README.md").read_text()
     file = tmp_path / "attention.py"
     file.write_text(BLOCK.findall(text)[0])
-    report = judge(Request(target=str(file)), Host())
+    report = judge(Request(target=str(file), patch_seconds=10.0), Host())
     fault, first = report.faults[0], report.first_disagreement
     assert report.verdict == "wrong"
     assert f"fault     {fault.id}  {fault.title}" in text
-    assert fault.repair in text
+    assert report.line is not None
+    assert f"line      attention.py:{report.line.line}\n              {report.line.code}" in text
+    assert report.patch is not None
+    assert f"- {report.patch.before.strip()}\n              + {report.patch.after.strip()}" in text
     assert report.spread in text
     assert first is not None
     assert f"expected {first.expected:.4f}, got {first.got:.4f}" in text

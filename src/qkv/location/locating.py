@@ -160,7 +160,7 @@ def _note(frontier: Frontier, blamed: Blame, until: int | None) -> str:
         between = "" if until is None else f", before line {until} uses it"
         return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
     if blamed.before is not None and until is not None:
-        return f"what it is given is right, and does not go with what it does: line {until} made it{agree}"
+        return f"line {until} gives it the right numbers, and not as what is done here needs them{agree}"
     if agree:
         return f"what it is given is right, and from here on the numbers are those of the fault{agree}"
     return "what it is given is right, and what it makes no right attention makes"
