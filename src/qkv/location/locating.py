@@ -108,11 +108,12 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
     """The number of the line: of the operation itself, or of what it stands on."""
     stage, used_at = frontier.stage, None if blamed.used_by is None else frontier.place(blamed.used_by)
     if blamed.odd and used_at is not None and used_at.file == place.file:
-        if source.names_it(used_at, blamed.odd):
+        if source.names_it(used_at, blamed.odd, blamed.besides):
             return source.line_of(used_at, stage)
         return source.wrong_name(used_at, blamed.odd) or source.line_of(place, stage)
     if blamed.skipped == Stage.OUTPUT:
-        return source.return_behind(place) or source.line_of(place, stage)
+        returned = source.return_behind(place)
+        return returned if returned is not None and returned <= place.end_line + 1 else source.line_of(place, stage)
     if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         condition = source.not_reached(place, used_at.line, reached, blamed.skipped)
@@ -121,6 +122,8 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
     if stage == Stage.HEADS and (index := source.wrong_index(place)) is not None:
         return index
     operation = frontier.operation(blamed.operation)
+    if operation.name in ("tensor", "as_tensor", "array", "asarray"):
+        return source.written_elsewhere(place) or source.line_of(place, stage)
     of_scores = any(sight.name == "attn_scores" for _, sight in frontier.sighted(blamed.operation))
     numbers = {**_right_numbers(right, of_scores), "axis": _key_axes(frontier, blamed.operation)}
     return source.wrong_number(place, operation, numbers) or source.line_of(place, stage)

@@ -127,6 +127,7 @@ class Source:
             and place.line <= node.lineno <= until
             and isinstance(node.body[-1], ast.Assign | ast.AugAssign | ast.Expr)
             and reached.isdisjoint(range(node.body[0].lineno, (node.body[-1].end_lineno or node.lineno) + 1))
+            and any(isinstance(one, ast.Call | ast.BinOp) for line in node.body for one in ast.walk(line))
             and _asks_for(node.test) in (skipped, None)
         ]
         if len(conditions) != 1:
@@ -176,6 +177,14 @@ class Source:
                         return lines.pop()
         return None
 
+    def written_elsewhere(self, place: Place) -> int | None:
+        """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another."""
+        node = self.node(place)
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name | ast.Attribute):
+            lines = set(self._settings(ast.unparse(node.args[0]), place))
+            return lines.pop() if len(lines) == 1 else None
+        return None
+
     def wrong_index(self, place: Place) -> int | None:
         """The line on which the index is computed that an expression picks heads by; None where none is."""
         node = self.node(place)
@@ -212,11 +221,17 @@ class Source:
         ]
         return anywhere[0] if len(anywhere) == 1 else None
 
-    def names_it(self, place: Place, odd: str) -> bool:
-        """Whether an array is used under its own name where another belongs: ``weights @ keys``."""
+    def names_it(self, place: Place, odd: str, besides: int) -> bool:
+        """Whether an array is used under its own name where another belongs: ``weights @ keys``.
+
+        Args:
+            place: where it is used.
+            odd: what it is.
+            besides: how often it belongs there.
+        """
         node = self.node(place)
         names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-        return any(call_role_of(name) == odd for name in names)
+        return sum(call_role_of(name) == odd for name in names) > besides
 
     def _settings(self, name: str, place: Place) -> Iterator[int]:
         """The lines on which a name or an attribute gets its value: where it is more than another's name."""

@@ -29,6 +29,7 @@ class Blame:
         confirmed: whether what is made of it from there on is what the diagnosed fault makes.
         skipped: the stage that is left out behind it; None where it does something wrong itself.
         odd: what it makes that is used in the place of another array: a key where the value belongs.
+        besides: how often the odd array belongs there besides.
         used_by: the operation that is given the odd array, or what lacks the skipped stage.
         before: another operation that might be changed in its place: one that scales already, or lays out.
     """
@@ -37,6 +38,7 @@ class Blame:
     confirmed: bool
     skipped: Stage | None = None
     odd: str = ""
+    besides: int = 0
     used_by: int | None = None
     before: int | None = None
 
@@ -70,7 +72,7 @@ def _other_end(frontier: Frontier, number: int) -> int | None:
     operation, operands = frontier.operation(number), frontier.sighted(number)
     if operation.name in LAYING_OUT and operands:
         return frontier.flow.maker(operands[0][0])
-    if operation.name in ("mul", "div"):
+    if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
         for value, sight in operands:
             if sight.factor != 1.0 and sight.right:
                 return _first_of(frontier, value, sight)
@@ -123,7 +125,9 @@ def _turned(frontier: Frontier) -> int | None:
 def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     """The maker of an array that is multiplied in the place of another."""
     operands = frontier.sighted(suspect.operation)
-    missing = {*MULTIPLIED.get(made, ())} - {sight.of for _, sight in operands}
+    names = [sight.of for _, sight in operands]
+    belong = ("query", "key", "value") if len(operands) > 2 and "query" in names else MULTIPLIED.get(made, ())
+    missing = {*belong} - {*names}
     if not missing or len(operands) < 2:
         return None
     for value, sight in operands:
@@ -131,11 +135,12 @@ def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
         place = None if maker is None else frontier.place(maker)
         if maker is None or place is None:
             continue
-        if sight.of not in MULTIPLIED[made]:
+        if sight.of not in belong:
             return Blame(maker, confirmed=True, odd=sight.of, used_by=suspect.operation)
         if call_role_of(place.target) in missing:  # it is called what is missing, and is another
             return Blame(maker, confirmed=True)
-    return Blame(suspect.operation, confirmed=True)
+    twice = next((name for name in names if names.count(name) > 1), "")
+    return Blame(suspect.operation, confirmed=True, odd=twice, besides=1, used_by=suspect.operation if twice else None)
 
 
 def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None:
@@ -149,6 +154,9 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
     nothing_hidden = _hides_nothing(frontier) if stage == Stage.MASK else None
     if nothing_hidden is not None:
         return Blame(nothing_hidden, confirmed=True)
+    part = _part_of_a_mask(frontier) if stage == Stage.MASK else None
+    if part is not None:
+        return Blame(part[0], confirmed=True, skipped=stage, used_by=part[1])
     before: list[tuple[int, Sight]] = []
     waiting, seen = frontier.sighted(suspect.operation), set()
     while waiting:
@@ -169,9 +177,6 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
         return None
     if _all_at_once(frontier, suspect, stage):
         return Blame(suspect.operation, confirmed=True)
-    part = _part_of_a_mask(frontier, maker)
-    if part is not None:
-        return Blame(part, confirmed=True, skipped=stage, used_by=maker)
     return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
 
 
@@ -213,12 +218,17 @@ def _dropped(frontier: Frontier, stage: Stage) -> int | None:
     return found
 
 
-def _part_of_a_mask(frontier: Frontier, hiding: int) -> int | None:
-    """The maker of a mask that hides less than all there is to hide; None where no such mask is applied."""
-    for value in frontier.flow.operands(hiding):
-        sight = frontier.recognition.sights[value]
-        if sight is not None and sight.form and sight.name != "mask":
-            return next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+def _part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
+    """Where a mask is made that hides less than all there is to hide, and where it is applied; None where none is."""
+    for number in sorted(frontier.slice):
+        made = frontier.sight_of(frontier.operation(number).results)
+        if made is None or made.form or made.stage != Stage.MASK:
+            continue
+        for value in frontier.flow.operands(number):
+            sight = frontier.recognition.sights[value]
+            if sight is not None and sight.form and sight.name != "mask":
+                maker = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+                return None if maker is None else (maker, number)
     return None
 
 

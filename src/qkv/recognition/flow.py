@@ -48,7 +48,9 @@ class Flow:
 
 
 def operands_of(operation: Operation) -> Iterator[int]:
-    """Numbers of the values among an operation's arguments."""
+    """Numbers of the values among an operation's arguments; none where only their kind is asked for: ``zeros_like``."""
+    if operation.name.startswith("new_") or operation.name.endswith("_like"):
+        return
     own = set(operation.results)
     for value in _refs([*operation.arguments, *operation.keywords.values()]):
         if value not in own:

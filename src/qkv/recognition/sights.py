@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -127,6 +127,9 @@ class _Book:
             array: the array.
             multiples: whether it may also be what is known by a factor that no right attention has.
         """
+        if array.dtype.kind == "c":
+            parts = self.sight(np.stack([array.real, array.imag], axis=-1))
+            return None if parts is None else replace(parts, axes=parts.axes[:-1])
         if array.dtype.kind not in "fiub" or array.size == 0:
             return None
         mask = self._mask(array)
