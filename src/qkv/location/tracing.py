@@ -9,7 +9,7 @@ import numpy as np
 
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Ref
-from qkv.location.frontier import CONFIRMED, Frontier, Suspect
+from qkv.location.frontier import ASSEMBLING, CONFIRMED, Frontier, Suspect
 from qkv.recognition import LOW, Sight
 from qkv.vocabulary import Stage
 
@@ -56,7 +56,8 @@ def blame(frontier: Frontier) -> Blame | None:
     if turned is not None:
         return Blame(turned, confirmed)
     if stage is not None and made is not None and confirmed:
-        earlier = _odd(frontier, first, made) or (_left_out(frontier, first, stage) if made > stage else None)
+        goes_on = made > stage or _only_passes_scores_on(frontier, first)
+        earlier = _odd(frontier, first, made) or (_left_out(frontier, first, stage) if goes_on else None)
         if earlier is not None:
             return earlier
     number = _unturned(frontier, first)
@@ -77,6 +78,12 @@ def _other_end(frontier: Frontier, number: int) -> int | None:
             if sight.factor != 1.0 and sight.right:
                 return _first_of(frontier, value, sight)
     return None
+
+
+def _only_passes_scores_on(frontier: Frontier, suspect: Suspect) -> bool:
+    """Whether scores that lack a mask are only laid out: joined with the sinks."""
+    unmasked = frontier.stage == Stage.MASK and suspect.sight is not None and not suspect.sight.form
+    return unmasked and frontier.operation(suspect.operation).name in ASSEMBLING
 
 
 def _out_of_order(frontier: Frontier, suspect: Suspect) -> Blame | None:
