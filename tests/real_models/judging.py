@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -35,11 +36,15 @@ class Judgement:
         verdict: right, wrong, undecided or failed.
         faults: ids of the faults named.
         why: the reason, where there is no verdict or no fault.
+        line: number of the line that is blamed; 0 where none is.
+        until: number of the line before which something is left out; that of the line itself where nothing is.
     """
 
     verdict: str
     faults: list[str]
     why: str
+    line: int = 0
+    until: int = 0
 
 
 def by_config(candidate: str) -> Judgement:
@@ -69,14 +74,20 @@ def config_of(candidate: str) -> str:
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    with mock.patch.dict(sys.modules, {found.name: module}):
+        found.loader.exec_module(module)
     return module.CONFIG.to_json_string()
 
 
 def _judged(request: Request) -> Judgement:
     report = judge(request, Host())
+    line = 0 if report.line is None else report.line.line
     return Judgement(
-        report.verdict.value, [fault.id for fault in report.faults], f"{report.why} {report.detail}".strip()
+        report.verdict.value,
+        [fault.id for fault in report.faults],
+        f"{report.why} {report.detail}".strip(),
+        line,
+        (None if report.line is None else report.line.until) or line,
     )
 
 
