@@ -96,7 +96,7 @@ RULES: tuple[Rule, ...] = (
     _rule(masking.emptied, "empty row"),
     _rule(forgotten.attribute, "window missing softcap alibi rope partial ignored scale"),
     _rule(naming.another, "rope offset lost causal corner missing window padding mask value scores weights"),
-    _rule(axes.subscripts, "kv divisor rope padding mask other sequence fused qkv causal"),
+    _rule(axes.subscripts, "value is key swapped kv divisor rope padding mask other sequence fused qkv causal"),
     _rule(forgotten.returned_layer, "projection output missing"),
     _rule(shaping.transposed, "scores transposed projection heads"),
 )

@@ -27,7 +27,9 @@ def hiding(code: Code, scores: str, hide: str) -> str:
 def keeping(code: Code, scores: str, keep: str) -> str:
     """Scores in which a mask keeps where it is True."""
     if code.uses_torch:
-        return f"{scores}.masked_fill({keep} == 0, {lowest(code)})"
+        compared = isinstance(ast.parse(keep, mode="eval").body, ast.Compare)
+        hide = f"~({keep})" if compared else f"({keep}) == 0" if is_loose(keep) else f"{keep} == 0"
+        return f"{scores}.masked_fill({hide}, {lowest(code)})"
     return f"np.where({keep}, {scores}, {lowest(code)})"
 
 
@@ -36,7 +38,7 @@ def masked(code: Code, node: ast.AST, mask: str) -> Iterator[str]:
     if mask.startswith("~"):
         yield hiding(code, code.operand(node), mask[1:])
     yield hiding(code, code.operand(node), mask)
-    yield keeping(code, code.operand(node), f"({mask})" if is_loose(mask) else mask)
+    yield keeping(code, code.operand(node), mask)
 
 
 def filled_with(code: Code, node: ast.AST) -> Iterator[Change]:

@@ -48,7 +48,7 @@ def power(code: Code, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         old = number(node.right)
         if old is not None:
-            yield code.put(node.right, f"{-old:g}", f"** {-old:g}")
+            yield Change((Edit(*code.span(node.right), f"{-old:g}"),), f"** {-old:g}")
         elif isinstance(node.right, ast.UnaryOp):
             yield code.put(node.right, code.of(node.right.operand), "** +")
         else:

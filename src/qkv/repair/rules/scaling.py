@@ -9,7 +9,7 @@ from itertools import islice
 
 from qkv.repair.code import Change, Code, called, dotted
 from qkv.repair.rules.anchors import scores_at, weights_at
-from qkv.repair.scope import HEAD_SIZE, attributes, bound, sizes
+from qkv.repair.scope import AXIS_SIZE, HEAD_SIZE, attributes, bound, is_size, sizes
 
 MOST_SIZES = 6
 """Sizes that a root is tried of."""
@@ -55,16 +55,16 @@ def of_another_size(code: Code, node: ast.AST) -> Iterator[Change]:
 
 
 def turned_over(code: Code, node: ast.AST) -> Iterator[Change]:
-    """One over a root for the root, and the root of a divisor for the divisor."""
+    """One over a root for the root, or the reverse, and the root of a size that something is divided by."""
     if _is_root(node):
         yield code.put(node, f"1.0 / {code.operand(node)}", "1 /")
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and not _is_root(node.right):
-        yield code.put(node.right, root(code, code.operand(node.right)), "root")
-        for size in head_sizes(code, node):
-            if size != code.of(node.right):
-                yield code.put(node.right, root(code, size), "root")
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_root(node.right):
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return
+    if _is_root(node.right):
         yield code.put(node, code.of(node.right), "no 1 /")
+    elif is_size(dotted(node.right)) or AXIS_SIZE.search(code.of(node.right)):
+        for size in dict.fromkeys((code.of(node.right), *head_sizes(code, node))):
+            yield code.put(node.right, root(code, size), "root")
 
 
 def constant(code: Code, node: ast.AST) -> Iterator[Change]:
