@@ -29,6 +29,8 @@ HEAD_SIZE = re.compile(
     r"value_proj_dim)$|head_size|^d$|^D$|shape\[-1\]$|size\(-1\)$",
     re.IGNORECASE,
 )
+CONFIGS = ("config", "cfg", "args")
+CONFIG_CLASS = re.compile(r"Config|Args|Params")
 OF_VALUE = re.compile(r"value|^[wWx]?_?[vV]s?\b")
 AXIS_SIZE = re.compile(r"^\w+\.(shape\[-?\d\]|size\(-?\d\))$")
 MASK = re.compile(
@@ -137,15 +139,20 @@ def sizes(code: Code, node: ast.AST) -> list[str]:
 
 
 def _of_configs(code: Code, node: ast.AST) -> Iterator[str]:
-    """Sizes among the fields of the classes that arguments are annotated with: ``config.head_dim``."""
-    classes = {one.name: one for one in code.tree.body if isinstance(one, ast.ClassDef)}
+    """Sizes among the fields of the file's configs, in the arguments that hold one: ``config.head_dim``."""
+    classes = [one for one in code.tree.body if isinstance(one, ast.ClassDef)]
     for function in functions_around(code, node):
         assert isinstance(function, Function)
         for argument in function.args.args:
-            holder = classes.get(dotted(argument.annotation) if argument.annotation is not None else "")
-            for field in holder.body if holder is not None else ():
-                if isinstance(field, ast.AnnAssign) and is_size(dotted(field.target)):
-                    yield f"{argument.arg}.{dotted(field.target)}"
+            said = "" if argument.annotation is None else dotted(argument.annotation)
+            for holder in classes:
+                if holder.name == said or (not said and argument.arg in CONFIGS and CONFIG_CLASS.search(holder.name)):
+                    yield from (f"{argument.arg}.{field}" for field in _fields(holder) if is_size(field))
+
+
+def _fields(holder: ast.ClassDef) -> Iterator[str]:
+    """The names that a class annotates."""
+    yield from (dotted(field.target) for field in holder.body if isinstance(field, ast.AnnAssign))
 
 
 def _size_in(code: Code, node: ast.AST) -> Iterator[str]:
