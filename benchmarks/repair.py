@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import resource
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -20,10 +22,33 @@ from typing import NamedTuple
 
 from benchmarks.styles import Variant, style_name, styles, variants
 from qkv.adapters.host import Host
+from qkv.adapters.messages import Call, Reply
 from qkv.cli.check import command, request_from
 from qkv.debugger import judge
 from qkv.report import Report, Verdict
 from qkv.request import Request
+
+MEMORY = 6 << 30
+"""Bytes that this process may take."""
+
+PATIENCE = 10
+"""Seconds that a call may take."""
+
+
+class ImpatientHost(Host):
+    """Gives a call up that takes long, as a child process would be ended: an edit may have made it endless."""
+
+    def call(self, call: Call) -> Reply:
+        signal.signal(signal.SIGALRM, _give_up)
+        signal.alarm(PATIENCE)
+        try:
+            return super().call(call)
+        finally:
+            signal.alarm(0)
+
+
+def _give_up(*_: object) -> None:
+    raise TimeoutError
 
 
 class Row(NamedTuple):
@@ -47,7 +72,7 @@ def request_for(path: Path, name: str | None, options: list[str]) -> Request:
 def patched(path: Path, name: str | None, options: list[str], seconds: float) -> Report:
     """The report on a file, with the repair that is found in this time."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return judge(replace(request_for(path, name, options), patch_seconds=seconds), Host())
+        return judge(replace(request_for(path, name, options), patch_seconds=seconds), ImpatientHost())
 
 
 def row_of(style: ModuleType, variant: Variant, path: Path, seconds: float) -> Row:
@@ -70,6 +95,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--every", type=int, default=1, help="of so many variants one, for a quick look")
     chosen = parser.parse_args()
+    # An edit may ask for any amount of memory, and here no child process has a limit of its own.
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for number, style in enumerate(styles()):
