@@ -133,7 +133,8 @@ def _odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     """The maker of an array that is multiplied in the place of another."""
     operands = frontier.sighted(suspect.operation)
     names = [sight.of for _, sight in operands]
-    belong = ("query", "key", "value") if len(operands) > 2 and "query" in names else MULTIPLIED.get(made, ())
+    fused = made >= Stage.MIX and "query" in names
+    belong = ("query", "key", "value") if fused else MULTIPLIED.get(made, ())
     missing = {*belong} - {*names}
     if not missing or len(operands) < 2:
         return None

@@ -50,6 +50,9 @@ def _rope(run: Run, rope: Rope, query_at: Array, key_at: Array) -> Iterator[Know
         yield Known("angles of rope", Stage.POSITION, (axes[2], "dim"), _for_channels(angles, rope))
         turns = np.stack([np.cos(angles), np.sin(angles)], axis=-1)  # complex numbers of length one
         yield Known("turns of rope", Stage.POSITION, (axes[2], "pair", "part"), turns * rope.attention_factor)
+        for order in (turns, turns[..., ::-1]):  # side by side: cos, then sin, or the other way round
+            beside = order.transpose(0, 2, 1) * rope.attention_factor
+            yield Known("table of rope", Stage.POSITION, (axes[2], "part", "pair"), beside)
         for name, table in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
             for factor in dict.fromkeys((rope.attention_factor, 1.0)):
                 yield Known(f"{name} of rope", Stage.POSITION, (axes[2], "pair"), table * factor)
