@@ -22,6 +22,24 @@ WRAPPING = frozenset({"tensor", "as_tensor", "scalar_tensor"})
 TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
 """Operations that only tell something of an array: of a right one they can't tell anything wrong."""
 
+LAYING_OUT = frozenset(
+    {
+        "getitem",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "to",
+        "bool",
+        "T",
+        "transpose",
+        "permute",
+        "flatten",
+    }
+)
+"""Operations that only hand an array on in another shape or kind."""
+
 ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
 """Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
 
@@ -124,8 +142,13 @@ class Frontier:
         return self.recognition.right(value) or maker is None or self.empty(maker)
 
     def empty(self, number: int) -> bool:
-        """Whether an operation makes an array without any content of its own; counting from 0 is none."""
+        """Whether an operation makes an array without any content of its own; counting from 0 is none.
+
+        Nor has what was handed over and is only laid out.
+        """
         operation = self.operation(number)
+        if operation.name in LAYING_OUT:
+            return all(self.flow.maker(operand) is None for operand in self.flow.operands(number))
         if operation.name == "arange":
             return all(not self.recognition.recording.values[value].array[:1].any() for value in operation.results)
         return operation.name in EMPTY or (operation.name in WRAPPING and not self.flow.operands(number))

@@ -64,14 +64,14 @@ def blame(frontier: Frontier) -> Blame | None:
     return _out_of_order(frontier, first) or Blame(number, confirmed, before=_other_end(frontier, number))
 
 
-LAYING_OUT = frozenset({"view", "reshape", "flatten", "unflatten"})
+GROUPING = frozenset({"view", "reshape", "flatten", "unflatten"})
 """Operations that group axes as they lie in memory."""
 
 
 def _other_end(frontier: Frontier, number: int) -> int | None:
     """What might be changed in the place of an operation: what made the array that it groups, or scaled it before."""
     operation, operands = frontier.operation(number), frontier.sighted(number)
-    if operation.name in LAYING_OUT and operands:
+    if operation.name in GROUPING and operands:
         return frontier.flow.maker(operands[0][0])
     if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
         for value, sight in operands:
@@ -184,7 +184,7 @@ def _left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | Non
     if maker is None:
         return None
     if _all_at_once(frontier, suspect, stage):
-        return Blame(suspect.operation, confirmed=True)
+        return Blame(_unturned(frontier, suspect), confirmed=True)
     return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
 
 
@@ -305,6 +305,12 @@ def _unturned(frontier: Frontier, suspect: Suspect) -> int:
         turned = maker is not None and frontier.operation(maker).name in TURNING
         if sight is not None and sight.form and sight.form != needed and turned:
             return maker if maker is not None else suspect.operation
+    for value in frontier.flow.operands(suspect.operation):
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.form and sight.name != "mask" and frontier.stage == Stage.MASK:
+            made = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            if made is not None:
+                return made
     return _filled(frontier, suspect.operation) or _signed(frontier, _uncounted(frontier, suspect.operation))
 
 

@@ -249,8 +249,9 @@ def _as_booleans(array: Array) -> Iterator[tuple[str, Array]]:
 def _same_mask(keeps: Array, known: Array, axes: Names) -> Names | None:
     """The names of a mask's axes where it is this one, an axis of one entry standing for all; None where it isn't."""
     small, kept = collapsed(keeps)
-    if small.ndim == 0:
-        return None
+    if small.ndim == 0:  # one that hides nothing, or all
+        alike = collapsed(known)[0]
+        return (REPEATED,) * keeps.ndim if alike.ndim == 0 and alike == small else None
     for other, left in (collapsed(known), (known, tuple(range(known.ndim)))):
         for index, names in arrangements(other.shape, tuple(axes[axis] for axis in left), small.shape):
             # The other way round, the mask of the future is that of the past.
