@@ -72,6 +72,11 @@ class _Sheet:
         """Each part's largest entry: of exponentials one part may be beyond all others."""
         return np.abs(np.where(np.isfinite(self.parts), self.parts, 0.0)).max(axis=1, initial=1e-30)
 
+    @cached_property
+    def lengths(self) -> Array:
+        """Each part's length as a vector."""
+        return np.linalg.norm(self.parts, axis=1)
+
     def place(self, part: int) -> dict[str, int]:
         """Where on the fixed axes a part stands."""
         at = np.unravel_index(part, tuple(self.fixed.values())) if self.fixed else ()
@@ -118,25 +123,29 @@ class Atlas:
         if small.size < 8 or small.size > MOST_ELEMENTS or not np.isfinite(small).all():
             return None
         small = small.astype(np.float64)
+        ordered, length = np.sort(small, axis=None), float(np.linalg.norm(small))
+        if length == 0:
+            return None
         for sheet in self._sheets.get(small.size, ()):
-            for part, entries in enumerate(sheet.parts):
+            for sign, entries in ((1, ordered), (-1, -ordered[::-1])):
                 with np.errstate(all="ignore"):
-                    factor = float(np.linalg.norm(small) / np.linalg.norm(entries))
-                for signed in (factor, -factor):
-                    if factor == 0 or not np.isfinite(factor) or part not in self._candidates(sheet, small / signed):
-                        continue
-                    for names in self._arranged(sheet, part, small / signed):
-                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), signed)
+                    factors = length / sheet.lengths
+                    off = np.abs(sheet.ordered - entries / factors[:, None]).max(axis=1)
+                for part in np.flatnonzero(off <= self._closeness * sheet.sizes):
+                    factor = sign * float(factors[part])
+                    for names in self._arranged(sheet, part, small / factor):
+                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(int(part)), factor)
         return None
 
     def _candidates(self, sheet: _Sheet, small: Array) -> list[int]:
         """The parts that have the same entries, in whatever order."""
-        ordered = np.sort(small, axis=None)
+        ordered, bars = np.sort(small, axis=None), self._closeness * sheet.sizes
         with np.errstate(all="ignore"):
-            off = np.abs(sheet.ordered - ordered)
-        off[np.isnan(sheet.ordered) & np.isnan(ordered)] = 0.0
-        off[sheet.ordered == ordered] = 0.0
-        return [int(part) for part in np.flatnonzero(off.max(axis=1) <= self._closeness * sheet.sizes)]
+            # The smallest and the largest alone rule most out.
+            ends = _close(sheet.ordered[:, [0, -1]], ordered[[0, -1]], bars[:, None]).all(axis=1)
+            return [
+                int(part) for part in np.flatnonzero(ends) if _close(sheet.ordered[part], ordered, bars[part]).all()
+            ]
 
     def _equal(self, sheet: _Sheet, small: Array) -> Iterator[tuple[int, Names]]:
         for part in self._candidates(sheet, small):
@@ -158,6 +167,11 @@ class Atlas:
             for part, (entries, bar) in enumerate(zip(sheet.parts, self._closeness * sheet.sizes, strict=True)):
                 if (np.abs(entries[index] - small)[~low] <= bar).all() and _hidden(sheet.hidden[part][:, index], low):
                     yield part, names
+
+
+def _close(known: Array, entries: Array, bar: Array) -> Array:
+    """Where entries are equal: within the bar, both infinite, or both no number."""
+    return (np.abs(known - entries) <= bar) | (known == entries) | (np.isnan(known) & np.isnan(entries))
 
 
 def _hidden(masks: Array, low: Array) -> bool:
