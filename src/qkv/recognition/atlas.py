@@ -131,10 +131,10 @@ class Atlas:
                 with np.errstate(all="ignore"):
                     factors = length / sheet.lengths
                     off = np.abs(sheet.ordered - entries / factors[:, None]).max(axis=1)
-                for part in np.flatnonzero(off <= self._closeness * sheet.sizes):
+                for part in map(int, np.flatnonzero(off <= self._closeness * sheet.sizes)):
                     factor = sign * float(factors[part])
                     for names in self._arranged(sheet, part, small / factor):
-                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(int(part)), factor)
+                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor)
         return None
 
     def _candidates(self, sheet: _Sheet, small: Array) -> list[int]:
