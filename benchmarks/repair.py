@@ -39,6 +39,7 @@ class ImpatientHost(Host):
     """Gives a call up that takes long, as a child process would be ended: an edit may have made it endless."""
 
     def call(self, call: Call) -> Reply:
+        """What came of calling it, in time."""
         signal.signal(signal.SIGALRM, _give_up)
         signal.alarm(PATIENCE)
         try:
