@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, Edit, called, dotted, is_loose, number
 from qkv.repair.rules.anchors import all_scores
-from qkv.repair.scope import attributes, is_mask, is_named_mask, masks
+from qkv.repair.scope import attributes, bound, is_mask, is_named_mask, masks
 
 
 def lowest(code: Code) -> str:
@@ -176,6 +176,9 @@ def missing(code: Code, node: ast.AST) -> Iterator[Change]:
             yield code.put(node, new, "mask applied")
             yield from _where_given(code, node, mask, new)
     yield code.put(node, causal(code, node), "causal mask")
+    for name in (*bound(code, node), *attributes(code, node)):
+        if "window" in name:
+            yield code.put(node, windowed(code, node, name), "window")
 
 
 def _where_given(code: Code, node: ast.AST, mask: str, new: str) -> Iterator[Change]:
@@ -186,6 +189,14 @@ def _where_given(code: Code, node: ast.AST, mask: str, new: str) -> Iterator[Cha
         start = code.span(before)[0]
         line = f"if {mask} is not None:{code.newline}{indent}    {node.id} = {new}{code.newline}{indent}"
         yield Change((Edit(start, start, line),), "")
+
+
+def windowed(code: Code, node: ast.AST, window: str) -> str:
+    """Scores under a window that counts the query itself, of keys that lie behind it."""
+    scores = code.operand(node)
+    if code.uses_torch:
+        return f"{scores}.masked_fill(torch.ones_like({scores}, dtype=torch.bool).tril(-{window}), {lowest(code)})"
+    return f"np.where(np.tri(*{scores}.shape[-2:], -{window}, dtype=bool), -np.inf, {scores})"
 
 
 def emptied(code: Code, node: ast.AST) -> Iterator[Change]:
