@@ -216,7 +216,7 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
         bench = Bench(host, request.to_open, trial, request.source) if _may_be_patched(request, trial) else None
         seen(trial, diagnosis)
-        line = located(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
+        line = _line_of(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
         if report.verdict is Verdict.WRONG:
             report = _with_line(report, line)
@@ -226,6 +226,16 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         return report if bench is None else _with_patch(report, bench, request)
     except CandidateError as error:
         return failed(words, error, repeat)
+
+
+def _line_of(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
+    """The line that makes the wrong numbers, or why none is named. A verdict is never lost over it."""
+    try:
+        return located(trial, diagnosis)
+    except CandidateError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a fault of qkv's own, in what only adds to the verdict
+        return f"qkv failed while it looked for it ({type(error).__name__}: {error}); please report it"
 
 
 def _with_line(report: Report, line: SourceLine | str) -> Report:
