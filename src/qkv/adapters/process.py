@@ -16,6 +16,9 @@ from qkv.adapters.messages import Array, Call, Facts, Reply, ScriptRun
 from qkv.adapters.tracebacks import MOST_LINES, code_at, in_bytes, is_own, more_memory, shown
 from qkv.errors import CandidateError
 
+SCRIPT_LIMIT = 15.0
+"""Seconds that a script has at least."""
+
 OPEN_LIMIT = 60.0
 """Seconds that loading and building a candidate may take at least: it imports a framework."""
 CALL_LIMIT = 20.0
@@ -147,11 +150,9 @@ class HostProcess:
         return self._receive(name, expected)
 
     def _limit(self, name: str) -> float:
-        return (
-            max(OPEN_LIMIT, self.time_limit)
-            if name in ("open", "build", "tensor_shapes", "script")
-            else self.time_limit
-        )
+        if name == "script":  # which imports its framework, and then does all that it does
+            return max(SCRIPT_LIMIT, 3 * self.time_limit)
+        return max(OPEN_LIMIT, self.time_limit) if name in ("open", "build", "tensor_shapes") else self.time_limit
 
     def _send(self, name: str, *arguments: Any) -> None:
         assert self._child is not None

@@ -31,6 +31,7 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     if target is None or not target.strip():
         raise click.UsageError("which file? qkv explain my_script.py, or qkv explain my_attention.py:Attention")
     from qkv.cli.ending import put
+    from qkv.cli.fixing import SHOWN_SECONDS
     from qkv.explainer import explain
     from qkv.request import Request
 
@@ -44,6 +45,7 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
         time_limit=options["time_limit"],
         memory_limit=options["memory_limit"],
         tensors=tensors_from(options["tensors"]),
+        patch_seconds=SHOWN_SECONDS,
         repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["explain"] else "",
     )
     try:

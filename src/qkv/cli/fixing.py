@@ -34,6 +34,9 @@ def fixed(report: Report, request: Request, judge: Callable[[Request], Report]) 
     patch = report.patch
     if report.verdict is not Verdict.WRONG:
         return report
+    if patch is None and report.candidate.kind in ("script", "notebook"):
+        _say("--fix writes no plain scripts yet, so nothing was changed: the line to write stands in the report")
+        return report
     if patch is None:
         _say(f"no small edit was found with which {report.candidate.file or 'it'} is right, so nothing was changed")
         return report

@@ -16,8 +16,11 @@ from qkv.vocabulary import Stage
 def position_knowns(run: Run) -> Iterator[Known]:
     """Positions, and all that rope and alibi make of them."""
     query, key = (np.asarray(at, dtype=float) for at in run.token_positions())
-    yield Known("positions of the queries", None, ("query",), query)
-    yield Known("positions of the keys", None, ("key",), key)
+    if np.array_equal(query, key):
+        yield Known("positions of the tokens", None, ("token",), query)
+    else:
+        yield Known("positions of the queries", None, ("query",), query)
+        yield Known("positions of the keys", None, ("key",), key)
     distance = key[None, :] - query[:, None]
     yield Known("distance", None, PAIRS[2:], distance, (1.0, -1.0), whole=True)
     if run.spec.alibi is not None:

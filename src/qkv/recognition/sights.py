@@ -138,7 +138,7 @@ class _Book:
         found = list(self._atlas.find(array))
         if found:
             best = min(found, key=_order)
-            return _sight(best, right=bool(best.axes))
+            return _sight(best, right=bool(best.axes) and not any(map(_channels_first, best.axes)))
         if array.dtype.kind != "f":
             return None
         if self._fused is not None and array.size == self._fused.size:
@@ -163,6 +163,12 @@ class _Book:
             if square not in self._squares:
                 self._squares[square] = list(_possible(masks_of(self._run, square)))
             yield from self._squares[square]
+
+
+def _channels_first(axis: str) -> bool:
+    """Whether heads are merged the wrong way round: channel by channel, and not head by head."""
+    inside = axis.split("*")
+    return len(inside) > 1 and inside[-1] == "head" and inside[-2] in ("dim", "value dim")
 
 
 def _as_pairs(run: Run, masks: Iterable[KnownMask]) -> Iterator[Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.texts import Text
@@ -12,7 +13,7 @@ from qkv.report.document import Report, SourceLine
 def in_cells(report: Report, text: Text) -> Report:
     """The report on something in a notebook, with cells for lines of the joint source."""
     line = report.line
-    if line is not None and line.file == str(text.path):
+    if line is not None and Path(line.file).resolve() == text.path.resolve():
         line = replace(source_line(text, line.line), note=line.note)
     return replace(report, candidate=replace(report.candidate, line=0), line=line)
 
