@@ -252,6 +252,8 @@ class Source:
                 found = _assigned(self.tree, name.rpartition(".")[2], fields=True)
         for value in found or _assigned(self.tree, name):
             other = ast.unparse(value) if isinstance(value, ast.Name | ast.Attribute) else ""
+            if role_of(other.rpartition(".")[2]) not in (None, role_of(name.rpartition(".")[2])):
+                other = ""  # something else is taken for it here
             there = replace(place, line=value.lineno)
             yield from (depth < DEEPEST and other and list(self._values(other, there, depth + 1))) or [value]
 

@@ -72,11 +72,23 @@ def _other_end(frontier: Frontier, number: int) -> int | None:
     """What might be changed in the place of an operation: what made the array that it groups, or scaled it before."""
     operation, operands = frontier.operation(number), frontier.sighted(number)
     if operation.name in GROUPING and operands:
-        return frontier.flow.maker(operands[0][0])
+        return _first_of(frontier, *operands[0])
     if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
         for value, sight in operands:
             if sight.factor != 1.0 and sight.right:
-                return _first_of(frontier, value, sight)
+                return _first_scaled(frontier, value)
+    return None
+
+
+def _first_scaled(frontier: Frontier, value: int) -> int | None:
+    """The operation from which on an array is multiplied by something, through what is made of it."""
+    maker = frontier.flow.maker(value)
+    while maker is not None:
+        scaled = [operand for operand, sight in frontier.sighted(maker) if sight.factor != 1.0]
+        earlier = frontier.flow.maker(scaled[0]) if scaled else None
+        if earlier is None:
+            return maker
+        maker = earlier
     return None
 
 
@@ -305,7 +317,7 @@ def _unturned(frontier: Frontier, suspect: Suspect) -> int:
         turned = maker is not None and frontier.operation(maker).name in TURNING
         if sight is not None and sight.form and sight.form != needed and turned:
             return maker if maker is not None else suspect.operation
-    for value in frontier.flow.operands(suspect.operation):
+    for value in frontier.flow.operands(suspect.operation) if frontier.sighted(suspect.operation) else ():
         sight = frontier.recognition.sights[value]
         if sight is not None and sight.form and sight.name != "mask" and frontier.stage == Stage.MASK:
             made = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
