@@ -6,16 +6,13 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place, Recording, Ref
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
 from qkv.debugger import judge
-from qkv.diagnosis import Diagnosis, under
-from qkv.location.locating import CLOSENESS, watched
-from qkv.oracle import Run
-from qkv.recognition import Recognition, Sight, recognise
+from qkv.diagnosis import Diagnosis
+from qkv.location.locating import recognised
+from qkv.recognition import Recognition, Sight
 from qkv.recognition.arrangement import REPEATED
 from qkv.report import Report, SourceLine
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
@@ -55,19 +52,9 @@ def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[Recognition]:
     """What a candidate makes on an input that shows its fault, or on the first one where it has none."""
     usable = [one for one in trial.observations if not one.probe.inputs.steps]
     for observation in sorted(usable, key=lambda one: one.comparison.agrees)[:1]:
-        recording = watched(trial, observation)
-        if recording is not None:
-            with np.errstate(all="ignore"):
-                right = observation.expected.run
-                yield recognise(recording, right, _under_fault(diagnosis, right), CLOSENESS[trial.dtype])
-
-
-def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:
-    """The run under the fault that was diagnosed; None for none."""
-    if diagnosis.best is None:
-        return None
-    faulty = under(diagnosis.best.variants, right)
-    return faulty.but(before={**right.before, **faulty.before})
+        recognition = recognised(trial, diagnosis, observation)
+        if recognition is not None:
+            yield recognition
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------

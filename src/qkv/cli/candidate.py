@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
@@ -76,6 +77,23 @@ def conventions_from(options: Mapping[str, Any]) -> Any:
         weights=_names(options["weights"]),
         call=json_option(options["call"], "--call", '{"start_pos": 0}'),
         seed=options["seed"],
+    )
+
+
+def request_of(verb: str, target: str, given: Mapping[str, Any], options: Mapping[str, Any], **more: Any) -> Any:
+    """The request that a command's options on the candidate make, to be repeated by that command."""
+    from qkv.request import Request
+
+    return Request(
+        target=target,
+        given=given,
+        conventions=conventions_from(options),
+        seed=options["seed"],
+        time_limit=options["time_limit"],
+        memory_limit=options["memory_limit"],
+        tensors=tensors_from(options["tensors"]),
+        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == [verb] else "",
+        **more,
     )
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import click
 
-from qkv.cli.candidate import candidate_options, conventions_from, tensors_from
+from qkv.cli.candidate import candidate_options, request_of
 from qkv.cli.ending import own_failure, put
 from qkv.cli.forms import DOCUMENTS, document_of, exit_code_of, form_option, text_of
 from qkv.cli.options import given_fields, in_flags, spec_options
@@ -147,20 +145,14 @@ def request_from(target: str, options: Mapping[str, Any]) -> Request:
     Raises:
         click.UsageError: one of them can't be read.
     """
-    from qkv.request import Request
-
     given, whole = given_fields(options)
-    return Request(
-        target=target,
-        given=given,
+    return request_of(
+        "check",
+        target,
+        given,
+        options,
         whole_spec=whole,
-        conventions=conventions_from(options),
-        seed=options["seed"],
-        time_limit=options["time_limit"],
-        memory_limit=options["memory_limit"],
         sweep=options["sweep"],
-        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["check"] else "",
-        tensors=tensors_from(options["tensors"]),
         gradients=options["gradients"],
         length=options["length"],
         dtype=options["dtype"],

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
+from qkv.cli.candidate import candidate_options, encodable_json, request_of
 from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.errors import SpecError
 
@@ -33,21 +31,9 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     from qkv.cli.ending import put
     from qkv.cli.fixing import SHOWN_SECONDS
     from qkv.explainer import explain
-    from qkv.request import Request
 
     given, whole = given_fields(options)
-    request = Request(
-        target=target,
-        given=given,
-        whole_spec=whole,
-        conventions=conventions_from(options),
-        seed=options["seed"],
-        time_limit=options["time_limit"],
-        memory_limit=options["memory_limit"],
-        tensors=tensors_from(options["tensors"]),
-        patch_seconds=SHOWN_SECONDS,
-        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["explain"] else "",
-    )
+    request = request_of("explain", target, given, options, whole_spec=whole, patch_seconds=SHOWN_SECONDS)
     try:
         anatomy = explain(request)
     except SpecError as error:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from qkv.cli.candidate import candidate_options, conventions_from, encodable_json, tensors_from
+from qkv.cli.candidate import candidate_options, encodable_json, request_of
 from qkv.errors import SpecError
 from qkv.spec.field_table import LARGEST_SIZE
 
@@ -36,18 +34,10 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     from qkv.cli.ending import put
     from qkv.cli.progress import progress_bar
     from qkv.identifier import name_it
-    from qkv.request import Request
 
     sizes = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
-    request = Request(
-        target=target,
-        given={name: options[name] for name in sizes if options[name] is not None},
-        conventions=conventions_from(options),
-        seed=options["seed"],
-        time_limit=options["time_limit"],
-        memory_limit=options["memory_limit"],
-        tensors=tensors_from(options["tensors"]),
-        repeat=shlex.join(["qkv", *sys.argv[1:]]) if sys.argv[1:2] == ["identify"] else "",
+    request = request_of(
+        "identify", target, {name: options[name] for name in sizes if options[name] is not None}, options
     )
     try:
         with progress_bar("questions") as advance:

@@ -14,7 +14,7 @@ from qkv.location.frontier import Frontier
 from qkv.location.source import Source, read
 from qkv.location.tracing import Blame, blame
 from qkv.oracle import Run
-from qkv.recognition import recognise
+from qkv.recognition import Recognition, recognise
 from qkv.report import SourceLine
 from qkv.settling import Trial
 from qkv.vocabulary import Stage
@@ -33,13 +33,11 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
     failing = next((one for one in trial.observations if _can_be_watched(one)), None)
     if failing is None:
         return "only calls that follow each other are wrong, and these are not watched"
-    recording = watched(trial, failing)
-    if recording is None or not recording.operations:
+    recognition = recognised(trial, diagnosis, failing)
+    if recognition is None or not recognition.recording.operations:
         return "it could not be watched while it runs"
-    stage, faulty = _under_fault(diagnosis, failing.expected.run)
-    with np.errstate(all="ignore"):
-        recognition = recognise(recording, failing.expected.run, faulty, CLOSENESS[trial.dtype])
-    frontier = Frontier(recognition, stage)
+    at_fault = () if diagnosis.best is None else diagnosis.best.variants[0].replacements
+    frontier = Frontier(recognition, min(at_fault, default=None))
     blamed = blame(frontier)
     if blamed is None:
         return _rivals(frontier)
@@ -57,7 +55,17 @@ def _rivals(frontier: Frontier) -> str:
     return f"lines {told} are given what is right and make what is not known, and nothing tells between them"
 
 
-def watched(trial: Trial, observation: Observation) -> Recording | None:
+def recognised(trial: Trial, diagnosis: Diagnosis, observation: Observation) -> Recognition | None:
+    """What the candidate makes on the input of an observation, under the diagnosed fault too; None if unwatchable."""
+    recording = _watched(trial, observation)
+    if recording is None:
+        return None
+    right = observation.expected.run
+    with np.errstate(all="ignore"):
+        return recognise(recording, right, _under_fault(diagnosis, right), CLOSENESS[trial.dtype])
+
+
+def _watched(trial: Trial, observation: Observation) -> Recording | None:
     """What the candidate does on the input of an observation; None where it can't be watched."""
     caller = trial.called.caller
     caller.watch = True
@@ -74,15 +82,12 @@ def _can_be_watched(observation: Observation) -> bool:
     return not observation.comparison.agrees and not observation.probe.inputs.steps
 
 
-def _under_fault(diagnosis: Diagnosis, right: Run) -> tuple[Stage | None, Run | None]:
-    """The stage of the first fault that was diagnosed, and the run under all of them."""
+def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:
+    """The run under the faults that were diagnosed, with what each stage was given; None for none."""
     if diagnosis.best is None:
-        return None, None
-    variants = diagnosis.best.variants
-    first = min(variants[0].replacements, default=None)
-    with np.errstate(all="ignore"):
-        faulty = under(variants, right)
-    return first, faulty.but(before={**right.before, **faulty.before})
+        return None
+    faulty = under(diagnosis.best.variants, right)
+    return faulty.but(before={**right.before, **faulty.before})
 
 
 def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
