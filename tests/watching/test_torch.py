@@ -499,3 +499,23 @@ def test_compiled_code_runs_as_it_is_written(watch: Watch) -> None:
     )
     assert seen.names() == ["mT", "matmul", "div"]
     assert seen.place(seen.operation("matmul")).code == "x @ x.mT"
+
+
+def test_an_operation_knows_the_calls_that_led_to_it(watch: Watch) -> None:
+    seen = watch(
+        """
+        import torch
+
+        def halves(arrays):
+            return list(one / 2 for one in arrays)
+
+        def attention(q, k):
+            first, = halves([q])
+            return first @ halves([k])[0].mT
+        """,
+        Q,
+        K,
+    )
+    calls = [[seen.recording.places[call].code for call in one.calls] for one in seen.operations("div")]
+    assert calls == [["halves([q])"], ["halves([k])"]]
+    assert not seen.operation("matmul").calls

@@ -73,6 +73,7 @@ class Operation:
         results: numbers of the values that it made, or of what it changed in place, as it is afterwards.
         in_place: whether it changed an array that was there before.
         during: while the candidate was built, or called.
+        calls: numbers of the places of the user's calls that led to its place, the innermost first.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Operation:
     results: Sequence[int] = ()
     in_place: bool = False
     during: Literal["build", "call"] = "call"
+    calls: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,15 @@ class Places:
             self._numbers[key] = self.found.index(place)
         return self._numbers[key]
 
+    def calls(self, frame: FrameType) -> list[int]:
+        """The numbers of the places of the user's calls that led to a frame of theirs, the innermost first."""
+        found = []
+        while frame.f_code.co_name != "<module>" and (outer := self.users_frame(frame.f_back)) is not None:
+            if frame.f_code.co_name not in _INNER:  # a comprehension isn't called by anybody
+                found.append(self.number(outer))
+            frame = outer
+        return found
+
 
 @cache
 def _roots() -> tuple[str, ...]:

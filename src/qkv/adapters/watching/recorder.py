@@ -46,6 +46,7 @@ class _Draft:
     results: list[int]
     in_place: bool
     during: Literal["build", "call"]
+    calls: list[int]
 
 
 @dataclass
@@ -160,10 +161,7 @@ class Recorder:
         """All of it, with the numbers of the arrays in what was returned."""
         numbers = self._guarded(lambda: [self.number(array) for array in arrays_in(returned)]) or []
         values = [Value(one.numbers, one.dtype, one.name) for one in self._values]
-        operations = [
-            Operation(one.name, one.place, one.arguments, one.keywords, one.results, one.in_place, one.during)
-            for one in self._drafts
-        ]
+        operations = [Operation(**vars(draft)) for draft in self._drafts]
         return Recording(values, operations, list(self.places.found), numbers, self.complete)
 
     def _guarded(self, action: Callable[[], Any]) -> Any:
@@ -221,8 +219,9 @@ class Recorder:
             raise _Full
         numbers = [self._take(one) for one in made]
         place = None if users is None else self.places.number(users)
+        calls = [] if users is None else self.places.calls(users)
         draft = _Draft(begun.name, place, begun.arguments, begun.keywords, numbers,
-                       begun.in_place or bool(changed), self.during)  # fmt: skip
+                       begun.in_place or bool(changed), self.during, calls)  # fmt: skip
         self._drafts.append(draft)
         if draft.in_place:
             self._changed_by |= {memory(one): draft for one in changed or made}
