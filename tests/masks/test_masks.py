@@ -25,8 +25,8 @@ from qkv.masks import (
     Padding,
     Positions,
     Prefix,
+    Shifted,
     SlidingWindow,
-    Span,
     parse_mask,
 )
 
@@ -149,7 +149,8 @@ def test_brackets_are_kept_where_python_would_read_from_the_left() -> None:
 
 def test_every_mask_has_a_name_in_expressions_and_a_rule_here() -> None:
     assert set(MASKS) == set(RULES)
-    single = {cls for cls in Mask.__subclasses__() if cls.__module__.startswith("qkv.masks.")} - {And, Or, Not}
+    combined = {And, Or, Not, Shifted}
+    single = {cls for cls in Mask.__subclasses__() if cls.__module__.startswith("qkv.masks.")} - combined
     assert set(MASKS.values()) == single == {
         Causal, SlidingWindow, Prefix, Dilated, GlobalTokens, Documents, Padding, Everything,
     }  # fmt: skip
@@ -186,25 +187,3 @@ def test_parts_are_the_mask_and_all_it_is_made_of() -> None:
 def test_an_expression_that_is_none_says_so(text: str, says: str) -> None:
     with pytest.raises(SpecError, match=says):
         parse_mask(text)
-
-
-@given(drawn_masks(), st.integers(1, 4), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
-def test_what_holds_throughout_holds_of_every_pair(
-    mask: Mask, query_len: int, key_len: int, first_query: int, first_key: int
-) -> None:
-    span = Span(first_query, first_query + query_len - 1, first_key, first_key + key_len - 1)
-    at = Positions(
-        query=(np.arange(query_len) + first_query)[None, None, :, None],
-        key=(np.arange(key_len) + first_key)[None, None, None, :],
-    )
-    allows = np.broadcast_to(mask.allows(at), (1, 1, query_len, key_len))
-    assert mask.throughout(span) in (None, bool(allows.flat[0]))
-    assert mask.throughout(span) is None or (allows == allows.flat[0]).all()
-
-
-@pytest.mark.parametrize("text", ["causal", "window(4)", "causal & window(4)", "prefix(4) | causal", "~causal"])
-def test_spans_far_from_the_edge_of_a_mask_are_known_throughout(text: str) -> None:
-    mask = parse_mask(text)
-    assert mask.throughout(Span(100, 109, 0, 9)) is not None
-    assert mask.throughout(Span(10, 19, 100, 109)) is not None
-    assert mask.throughout(Span(10, 19, 10, 19)) is None

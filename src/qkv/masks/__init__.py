@@ -1,20 +1,20 @@
 """Masks: who may attend to whom. One rule a file; everything else derives from the rule."""
 
-from qkv.masks.causal import Causal as Causal
-from qkv.masks.dilated import Dilated as Dilated
-from qkv.masks.documents import Documents as Documents
-from qkv.masks.everything import Everything as Everything
+from qkv.masks.causal_mask import Causal as Causal
+from qkv.masks.dilated_mask import Dilated as Dilated
+from qkv.masks.documents_mask import Documents as Documents
 from qkv.masks.expression import MASKS as MASKS, parse_mask as parse_mask
-from qkv.masks.global_tokens import GlobalTokens as GlobalTokens
+from qkv.masks.global_tokens_mask import GlobalTokens as GlobalTokens
+from qkv.masks.intervals import Ranges as Ranges, Reach as Reach, Span as Span
 from qkv.masks.mask import (
     And as And,
-    Array as Array,
     Mask as Mask,
     Not as Not,
     Or as Or,
-    Positions as Positions,
-    Span as Span,
+    Shifted as Shifted,
 )
-from qkv.masks.padding import Padding as Padding
-from qkv.masks.prefix import Prefix as Prefix
+from qkv.masks.no_mask import Everything as Everything
+from qkv.masks.padding_mask import Padding as Padding
+from qkv.masks.places import Array as Array, Positions as Positions, QueryOffset as QueryOffset
+from qkv.masks.prefix_mask import Prefix as Prefix
 from qkv.masks.sliding_window import SlidingWindow as SlidingWindow

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Callable
 
 from qkv.errors import SpecError, nearest
-from qkv.masks.causal import Causal
-from qkv.masks.dilated import Dilated
-from qkv.masks.documents import Documents
-from qkv.masks.everything import Everything
-from qkv.masks.global_tokens import GlobalTokens
+from qkv.masks.causal_mask import Causal
+from qkv.masks.dilated_mask import Dilated
+from qkv.masks.documents_mask import Documents
+from qkv.masks.global_tokens_mask import GlobalTokens
 from qkv.masks.mask import Mask
-from qkv.masks.padding import Padding
-from qkv.masks.prefix import Prefix
+from qkv.masks.no_mask import Everything
+from qkv.masks.padding_mask import Padding
+from qkv.masks.prefix_mask import Prefix
 from qkv.masks.sliding_window import SlidingWindow
 
 MASKS: dict[str, Callable[..., Mask]] = {

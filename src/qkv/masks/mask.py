@@ -2,73 +2,79 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
-Array = Any
-"""An array of any library that follows the Python array API (NumPy, torch, ...)."""
-
-
-@dataclass(frozen=True)
-class Positions:
-    """Where the queries and keys stand. All arrays broadcast to ``(batch, head, query, key)``.
-
-    Attributes:
-        query: absolute position of each query, ``(1, 1, query, 1)``.
-        key: absolute position of each key, ``(1, 1, 1, key)``.
-        query_document: document number of each query, ``(batch, 1, query, 1)``; None where nothing is packed.
-        key_document: document number of each key, ``(batch, 1, 1, key)``.
-        key_is_token: False where a key is padding, ``(batch, 1, 1, key)``; None where nothing is padded.
-    """
-
-    query: Array
-    key: Array
-    query_document: Array | None = None
-    key_document: Array | None = None
-    key_is_token: Array | None = None
-
-    @property
-    def everywhere(self) -> Array:
-        """True for every pair of a query and a key."""
-        return self.query == self.query + 0 * self.key
-
-
-@dataclass(frozen=True)
-class Span:
-    """Some queries beside some keys, by the absolute positions of the first and the last of each."""
-
-    first_query: int
-    last_query: int
-    first_key: int
-    last_key: int
+from qkv.masks.intervals import NOTHING, Reach, Span, difference, intersection, union
+from qkv.masks.places import Array, Positions
 
 
 class Mask(ABC):
-    """A rule that says which keys a query may attend to. True means *may attend*, always."""
+    """A rule that says which keys a query may attend to. True means *may attend*, always.
+
+    Masks are frozen dataclasses: they compare and hash by what they say.
+    """
 
     @abstractmethod
     def allows(self, at: Positions) -> Array:
         """Booleans that broadcast to ``(batch, head, query, key)``."""
 
-    def throughout(self, span: Span) -> bool | None:
-        """What the mask says of every pair in a span alike; None where the pairs have to be asked one by one."""
-        return None
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """Which of the span's keys all of its queries may attend to, and which any of them may.
+
+        Args:
+            span: the queries and keys asked about, each without a gap.
+            at: where exactly these queries and keys stand, for documents and padding that are read from there.
+        """
+        return Reach(NOTHING, span.keys())
+
+    def operands(self) -> tuple[Mask, ...]:
+        """The masks that this one is combined from; none for a rule of its own."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        return tuple(value for value in values if isinstance(value, Mask))
 
     def parts(self) -> Iterator[Mask]:
         """The mask itself and every mask it is combined from."""
         yield self
-        for field in fields(self):  # type: ignore[arg-type]  # every concrete mask is a dataclass
-            value = getattr(self, field.name)
-            if isinstance(value, Mask):
-                yield from value.parts()
+        for operand in self.operands():
+            yield from operand.parts()
 
-    def __and__(self, other: Mask) -> Mask:
-        return And(self, other)
+    @property
+    def varies(self) -> tuple[bool, bool]:
+        """Whether the mask differs from sequence to sequence, and whether from head to head."""
+        inner = [operand.varies for operand in self.operands()]
+        return any(by_sequence for by_sequence, _ in inner), any(by_head for _, by_head in inner)
 
-    def __or__(self, other: Mask) -> Mask:
-        return Or(self, other)
+    def alone(self, sequence: int, head: int) -> Mask:
+        """The mask as one sequence and one query head sees it; its numbers are those of that sequence alone."""
+        if not any(self.varies):
+            return self
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return replace(
+            self,  # type: ignore[type-var]  # every concrete mask is a dataclass
+            **{name: value.alone(sequence, head) for name, value in fields.items() if isinstance(value, Mask)},
+        )
+
+    def must_fit(self, key_len: int | None, *, batch: int | None = None, num_heads: int | None = None) -> None:
+        """Nothing, where the numbers that the mask carries are those of so many keys, sequences and heads.
+
+        Raises:
+            ShapeError: they aren't. None stands for what isn't known.
+        """
+        for operand in self.operands():
+            operand.must_fit(key_len, batch=batch, num_heads=num_heads)
+
+    def shifted(self, offset: int) -> Mask:
+        """The same mask, ``offset`` tokens further on: what it said of position 0 it says of position ``offset``."""
+        return Shifted(self, offset)
+
+    def __and__(self, other: object) -> Mask:
+        return And(self, other) if isinstance(other, Mask) else NotImplemented
+
+    def __or__(self, other: object) -> Mask:
+        return Or(self, other) if isinstance(other, Mask) else NotImplemented
 
     def __invert__(self) -> Mask:
         return Not(self)
@@ -85,10 +91,10 @@ class And(Mask):
         """True where both masks allow it."""
         return self.left.allows(at) & self.right.allows(at)
 
-    def throughout(self, span: Span) -> bool | None:
-        """False where one mask hides the whole span, True where both allow it."""
-        sides = self.left.throughout(span), self.right.throughout(span)
-        return False if False in sides else None if None in sides else True
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """All see what both masks let all see; some see no more than what each mask lets some see."""
+        left, right = self.left.reach(span, at), self.right.reach(span, at)
+        return Reach(intersection(left.every, right.every), intersection(left.some, right.some))
 
     def __str__(self) -> str:
         left = f"({self.left})" if isinstance(self.left, Or) else str(self.left)
@@ -108,10 +114,10 @@ class Or(Mask):
         """True where either mask allows it."""
         return self.left.allows(at) | self.right.allows(at)
 
-    def throughout(self, span: Span) -> bool | None:
-        """True where one mask allows the whole span, False where both hide it."""
-        sides = self.left.throughout(span), self.right.throughout(span)
-        return True if True in sides else None if None in sides else False
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """Some see what either mask lets some see; all see no less than what each mask lets all see."""
+        left, right = self.left.reach(span, at), self.right.reach(span, at)
+        return Reach(union((left.every, right.every)), union((left.some, right.some)))
 
     def __str__(self) -> str:
         right = f"({self.right})" if isinstance(self.right, Or) else str(self.right)
@@ -128,10 +134,34 @@ class Not(Mask):
         """True where the mask does not allow it."""
         return ~self.of.allows(at)
 
-    def throughout(self, span: Span) -> bool | None:
-        """The opposite of what the mask says."""
-        said = self.of.throughout(span)
-        return None if said is None else not said
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """All see what the mask lets none see, and the other way round."""
+        hidden = self.of.reach(span, at)
+        return Reach(difference(span.keys(), hidden.some), difference(span.keys(), hidden.every))
 
     def __str__(self) -> str:
         return f"~({self.of})" if isinstance(self.of, And | Or) else f"~{self.of}"
+
+
+@dataclass(frozen=True)
+class Shifted(Mask):
+    """The same mask, ``offset`` tokens further on."""
+
+    of: Mask
+    offset: int
+
+    def allows(self, at: Positions) -> Array:
+        """What the mask says of the positions ``offset`` tokens before these."""
+        return self.of.allows(replace(at, query=at.query - self.offset, key=at.key - self.offset))
+
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """The keys that the mask reaches ``offset`` tokens before, moved on."""
+        return self.of.reach(span.moved(-self.offset), at).moved(self.offset)
+
+    def must_fit(self, key_len: int | None, *, batch: int | None = None, num_heads: int | None = None) -> None:
+        """Nothing; what is moved may carry numbers of any length."""
+        self.of.must_fit(None, batch=batch, num_heads=num_heads)
+
+    def __str__(self) -> str:
+        of = f"({self.of})" if isinstance(self.of, And | Or | Not) else str(self.of)
+        return f"{of}.shifted({self.offset})"

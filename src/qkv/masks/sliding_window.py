@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions, Span
+from qkv.masks.intervals import Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,10 @@ class SlidingWindow(Mask):
         """True where query and key are less than ``size`` apart."""
         return (at.query - at.key < self.size) & (at.key - at.query < self.size)
 
-    def throughout(self, span: Span) -> bool | None:
-        """True where the two farthest apart are within the window, False where the two nearest are not."""
-        if max(span.last_query - span.first_key, span.last_key - span.first_query) < self.size:
-            return True
-        nearest = max(span.first_query - span.last_key, span.first_key - span.last_query)
-        return False if nearest >= self.size else None
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """All see what is near the first query and the last, and some what is near either, or between them."""
+        first, last, size = span.first_query, span.last_query, self.size
+        return Reach(span.keys(last - size + 1, first + size), span.keys(first - size + 1, last + size))
 
     def __str__(self) -> str:
         return f"window({self.size})"

@@ -182,11 +182,12 @@ def _context(rows: Ready, size: int) -> Array:
 def _sees(part: Block) -> bool | None:
     """Whether the queries see all of these keys, or none of them; None where some do."""
     query, key = part.token_positions()
-    said = part.spec.mask.throughout(Span(int(query[0]), int(query[-1]), int(key[0]), int(key[-1])))
-    if said is None and not bool(part.xp.any(part.spec.mask.allows(part.at))):
+    span = Span(int(query[0]), int(query[-1]), int(key[0]), int(key[-1]))
+    reach = part.spec.mask.reach(span, part.at)
+    if not reach.some or not (reach.every or bool(part.xp.any(part.spec.mask.allows(part.at)))):
         return False
     handed = part.inputs.may_attend is not None or part.at.key_is_token is not None
-    return None if said and handed else said
+    return True if reach.every == span.keys() and not handed else None
 
 
 def _before_any_key(rows: Ready) -> Sums:

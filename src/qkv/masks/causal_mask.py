@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.masks.mask import Array, Mask, Positions, Span
+from qkv.masks.intervals import Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,11 @@ class Causal(Mask):
         """True where the key stands no more than ``ahead`` after the query."""
         return at.key <= at.query + self.ahead
 
-    def throughout(self, span: Span) -> bool | None:
-        """True where the last key may be seen from the first query, False where the first key is ahead of the last."""
-        if span.last_key <= span.first_query + self.ahead:
-            return True
-        return False if span.first_key > span.last_query + self.ahead else None
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """All see what the first query sees, and some what the last one sees."""
+        return Reach(
+            span.keys(stop=span.first_query + self.ahead + 1), span.keys(stop=span.last_query + self.ahead + 1)
+        )
 
     def __str__(self) -> str:
         return f"causal({self.ahead})" if self.ahead else "causal"

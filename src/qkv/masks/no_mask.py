@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from qkv.masks.mask import Array, Mask, Positions, Span
+from qkv.masks.intervals import Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -15,9 +17,9 @@ class Everything(Mask):
         """True everywhere."""
         return at.everywhere
 
-    def throughout(self, span: Span) -> bool | None:
-        """True."""
-        return True
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """All keys."""
+        return Reach(span.keys(), span.keys())
 
     def __str__(self) -> str:
         return "everything"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions, Span
+from qkv.masks.intervals import Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -22,11 +24,9 @@ class Prefix(Mask):
         """True where the key is one of the first ``length``."""
         return at.key + 0 * at.query < self.length
 
-    def throughout(self, span: Span) -> bool | None:
-        """True where all keys are in the prefix, False where none is."""
-        if span.last_key < self.length:
-            return True
-        return False if span.first_key >= self.length else None
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """The first ``length`` keys, whoever asks."""
+        return Reach(span.keys(stop=self.length), span.keys(stop=self.length))
 
     def __str__(self) -> str:
         return f"prefix({self.length})"

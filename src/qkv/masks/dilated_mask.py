@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.intervals import NOTHING, Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,10 @@ class Dilated(Mask):
     def allows(self, at: Positions) -> Array:
         """True where query and key are a multiple of ``step`` apart."""
         return (at.query - at.key) % self.step == 0
+
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """Some see all keys if they are ``step`` or more. Fewer see a comb, of too many ranges to be of use."""
+        return Reach(span.keys() if self.step == 1 else NOTHING, span.keys())
 
     def __str__(self) -> str:
         return f"dilated({self.step})"

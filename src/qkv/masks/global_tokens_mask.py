@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.errors import SpecError
-from qkv.masks.mask import Array, Mask, Positions
+from qkv.masks.intervals import Reach, Span
+from qkv.masks.mask import Mask
+from qkv.masks.places import Array, Positions
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,14 @@ class GlobalTokens(Mask):
     def allows(self, at: Positions) -> Array:
         """True where the query or the key is one of the first ``count``."""
         return (at.query < self.count) | (at.key < self.count)
+
+    def reach(self, span: Span, at: Positions | None = None) -> Reach:
+        """Everything from the first ``count`` queries, and the first ``count`` keys from the others."""
+        first = span.keys(stop=self.count)
+        return Reach(
+            span.keys() if span.last_query < self.count else first,
+            span.keys() if span.first_query < self.count else first,
+        )
 
     def __str__(self) -> str:
         return f"global_tokens({self.count})"

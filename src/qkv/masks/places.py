@@ -1,0 +1,58 @@
+"""Places: where queries and keys stand, as masks read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from qkv.errors import SpecError
+
+Array = Any
+"""An array of any library that follows the Python array API (NumPy, torch, ...)."""
+
+QueryOffset = Literal["bottom_right", "top_left"] | int
+"""Position of the first query: ``bottom_right`` is ``key_len - query_len``, ``top_left`` is 0."""
+
+
+@dataclass(frozen=True)
+class Positions:
+    """Where the queries and keys stand. All arrays broadcast to ``(batch, head, query, key)``.
+
+    Attributes:
+        query: absolute position of each query, ``(1, 1, query, 1)``.
+        key: absolute position of each key, ``(1, 1, 1, key)``.
+        query_document: document number of each query, ``(batch, 1, query, 1)``; None where nothing is packed.
+        key_document: document number of each key, ``(batch, 1, 1, key)``.
+        key_is_token: False where a key is padding, ``(batch, 1, 1, key)``; None where nothing is padded.
+        sequence: number of each sequence, ``(batch, 1, 1, 1)``, for masks with numbers for each; None means all.
+        head: number of each query head, ``(1, head, 1, 1)``, for masks that differ by head; None means all.
+    """
+
+    query: Array
+    key: Array
+    query_document: Array | None = None
+    key_document: Array | None = None
+    key_is_token: Array | None = None
+    sequence: Array | None = None
+    head: Array | None = None
+
+    @property
+    def everywhere(self) -> Array:
+        """True for every pair of a query and a key."""
+        return self.query == self.query + 0 * self.key
+
+
+def position_of_first(query_offset: QueryOffset, query_len: int, key_len: int) -> int:
+    """The absolute position of the first query.
+
+    Raises:
+        SpecError: the offset is neither a whole number nor one of the two names.
+    """
+    named = {"bottom_right": key_len - query_len, "top_left": 0}
+    if query_offset in named:
+        return named[str(query_offset)]
+    if isinstance(query_offset, bool) or not hasattr(query_offset, "__index__"):
+        raise SpecError(
+            f"query_offset is {query_offset!r}; write 'bottom_right', 'top_left' or the first query's position"
+        )
+    return int(query_offset)
