@@ -9,6 +9,13 @@ if TYPE_CHECKING:
     from qkv.debugger import check as check, compare_dumps as compare_dumps
     from qkv.errors import CandidateError as CandidateError, QkvError as QkvError, SpecError as SpecError
     from qkv.identifier import identify as identify, read_weights as read_weights
+    from qkv.masks import (
+        causal as causal,
+        documents as documents,
+        padding as padding,
+        prefix as prefix,
+        window as window,
+    )
     from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
     from qkv.report import Report as Report, Verdict as Verdict
     from qkv.report.terminal import as_text as as_text
@@ -23,6 +30,11 @@ _HOMES = {
     "AttentionSpec": "qkv.spec",
     "read_spec": "qkv.spec",
     "predict_shapes": "qkv.shaper",
+    "causal": "qkv.masks",
+    "window": "qkv.masks",
+    "prefix": "qkv.masks",
+    "documents": "qkv.masks",
+    "padding": "qkv.masks",
     "run_stages": "qkv.oracle",
     "Inputs": "qkv.oracle",
     "Parameters": "qkv.oracle",

@@ -6,6 +6,18 @@ from qkv.masks.documents_mask import Documents as Documents
 from qkv.masks.expression import MASKS as MASKS, parse_mask as parse_mask
 from qkv.masks.global_tokens_mask import GlobalTokens as GlobalTokens
 from qkv.masks.intervals import Ranges as Ranges, Reach as Reach, Span as Span
+from qkv.masks.makers import (
+    causal as causal,
+    dilated as dilated,
+    documents as documents,
+    everything as everything,
+    global_tokens as global_tokens,
+    padding as padding,
+    per_head as per_head,
+    prefix as prefix,
+    rule as rule,
+    window as window,
+)
 from qkv.masks.mask import (
     And as And,
     Mask as Mask,
@@ -15,6 +27,8 @@ from qkv.masks.mask import (
 )
 from qkv.masks.no_mask import Everything as Everything
 from qkv.masks.padding_mask import Padding as Padding
+from qkv.masks.per_head_mask import PerHead as PerHead
 from qkv.masks.places import Array as Array, Positions as Positions, QueryOffset as QueryOffset
 from qkv.masks.prefix_mask import Prefix as Prefix
+from qkv.masks.rule_mask import Rule as Rule
 from qkv.masks.sliding_window import SlidingWindow as SlidingWindow

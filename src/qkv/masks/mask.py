@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from qkv.masks.intervals import NOTHING, Reach, Span, difference, intersection, union
-from qkv.masks.places import Array, Positions
+import numpy as np
+
+from qkv.masks.drawing import ASCII, SHADES, Cells, drawn
+from qkv.masks.intervals import NOTHING, Reach, Span, difference, intersection, runs, union
+from qkv.masks.places import Array, Positions, QueryOffset, position_of_first
+
+LARGE = 2**20
+"""More pairs than this are not asked one by one for a row of a picture."""
 
 
 class Mask(ABC):
@@ -65,6 +72,85 @@ class Mask(ABC):
         """
         for operand in self.operands():
             operand.must_fit(key_len, batch=batch, num_heads=num_heads)
+
+    def dense(
+        self,
+        query_len: int,
+        key_len: int,
+        *,
+        query_offset: QueryOffset = "bottom_right",
+        batch: int | None = None,
+        xp: Any = np,
+    ) -> Array:
+        """The truth table, True = may attend: ``(query, key)``, or ``(batch, head, query, key)`` where the mask varies.
+
+        Args:
+            query_len: how many queries there are.
+            key_len: how many keys there are, from position 0 on.
+            query_offset: position of the first query. ``bottom_right`` lets the last query stand at the last key.
+            batch: how many sequences there are; the table then has four axes. An axis along which nothing varies may
+                be 1 long.
+            xp: the library to make it with: ``numpy``, ``torch``, ...
+
+        Raises:
+            ShapeError: the mask carries numbers for more keys or sequences, or for fewer.
+        """
+        self.must_fit(key_len, batch=batch)
+        first = position_of_first(query_offset, query_len, key_len)
+        query, key = xp.arange(query_len) + first, xp.arange(key_len)
+        allows = self.allows(Positions(query[None, None, :, None], key[None, None, None, :]))
+        shape = np.broadcast_shapes(tuple(allows.shape), (batch or 1, 1, query_len, key_len))
+        allows = xp.broadcast_to(allows, shape)  # batch head query key
+        return allows[0, 0] if batch is None and not any(self.varies) else allows
+
+    def mask_mod(self, query_offset: int = 0) -> Callable[[Array, Array, Array, Array], Array]:
+        """The mask as flex attention's function of the indices of sequence, head, query and key.
+
+        Args:
+            query_offset: position of the first query: ``key_len - query_len`` lets the last query stand at the last
+                key.
+        """
+
+        def mask_mod(batch: Array, head: Array, query: Array, key: Array) -> Array:
+            return self.allows(Positions(query + query_offset, key, sequence=batch, head=head))
+
+        return mask_mod
+
+    def picture(
+        self,
+        query_len: int,
+        key_len: int,
+        *,
+        query_offset: QueryOffset = "bottom_right",
+        sequence: int = 0,
+        head: int = 0,
+        ascii_only: bool = False,
+    ) -> str:
+        """The truth table as text, a row for each query and a column for each key, or for several where it is large.
+
+        Args:
+            query_len: how many queries there are.
+            key_len: how many keys there are.
+            query_offset: position of the first query.
+            sequence: of which sequence, where the mask varies.
+            head: of which query head, where the mask varies.
+            ascii_only: whether the picture is made of ``#``, ``+`` and ``.``.
+        """
+        self.must_fit(key_len)
+        mask = self.alone(sequence, head)
+        first = position_of_first(query_offset, query_len, key_len)
+
+        def reach(start: int, stop: int) -> Reach:
+            span = Span(first + start, first + stop - 1, 0, key_len - 1)
+            return mask.reach(span) if (stop - start) * key_len > LARGE else mask.pair_by_pair(span)
+
+        return drawn(Cells.of(query_len, key_len), reach, ASCII if ascii_only else SHADES)
+
+    def pair_by_pair(self, span: Span) -> Reach:
+        """What `reach` tells, exactly, by asking of every pair in the span; of a mask of one sequence and head."""
+        query, key = np.arange(span.first_query, span.last_query + 1), np.arange(span.first_key, span.last_key + 1)
+        allows = self.allows(Positions(query[None, None, :, None], key[None, None, None, :]))[0, 0]
+        return Reach(runs(allows.all(axis=0), span.first_key), runs(allows.any(axis=0), span.first_key))
 
     def shifted(self, offset: int) -> Mask:
         """The same mask, ``offset`` tokens further on: what it said of position 0 it says of position ``offset``."""

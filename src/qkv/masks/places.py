@@ -46,8 +46,11 @@ def position_of_first(query_offset: QueryOffset, query_len: int, key_len: int) -
     """The absolute position of the first query.
 
     Raises:
-        SpecError: the offset is neither a whole number nor one of the two names.
+        SpecError: the offset is neither a whole number nor one of the two names, or a length is below 0.
     """
+    for name, length in (("query_len", query_len), ("key_len", key_len)):
+        if length < 0:
+            raise SpecError(f"{name} is {length}, and must be 0 or more: it counts tokens")
     named = {"bottom_right": key_len - query_len, "top_left": 0}
     if query_offset in named:
         return named[str(query_offset)]
