@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -23,27 +23,27 @@ from qkv.masks.rule_mask import Rule
 from qkv.masks.sliding_window import SlidingWindow
 
 
-def causal(ahead: int = 0) -> Mask:
+def causal(ahead: SupportsIndex = 0) -> Mask:
     """The mask of a query that sees itself and earlier tokens, and ``ahead`` later ones."""
     return Causal(whole_number(ahead, "causal"))
 
 
-def window(size: int) -> Mask:
+def window(size: SupportsIndex) -> Mask:
     """The mask of a query that sees the keys less than ``size`` tokens from it: ``size`` keys if it is causal too."""
     return SlidingWindow(whole_number(size, "window"))
 
 
-def prefix(length: int) -> Mask:
-    """The mask under which everyone sees the first ``length`` tokens, and nothing else: ``causal() | prefix(32)``."""
+def prefix(length: SupportsIndex) -> Mask:
+    """The mask under which everyone sees the first ``length`` tokens and nothing else; with ``|`` it opens them."""
     return Prefix(whole_number(length, "prefix"))
 
 
-def dilated(step: int) -> Mask:
+def dilated(step: SupportsIndex) -> Mask:
     """The mask of a query that sees every ``step``-th key, counted from itself."""
     return Dilated(whole_number(step, "dilated"))
 
 
-def global_tokens(count: int) -> Mask:
+def global_tokens(count: SupportsIndex) -> Mask:
     """The mask under which the first ``count`` tokens see everything and are seen by everyone, and nothing else."""
     return GlobalTokens(whole_number(count, "global_tokens"))
 
@@ -57,10 +57,10 @@ def documents(ids: Any = None, *, cu_seqlens: Any = None) -> Mask:
     """The mask under which texts that are packed into one sequence don't see each other.
 
     Args:
-        ids: the document of each token, whole numbers ``(batch, token)``, or ``(token,)`` for all sequences alike: lists,
-            arrays, tensors.
-        cu_seqlens: where each document begins, and where the last one ends, ``(documents + 1,)``, as in flash-attention.
-            With neither, a spec reads the documents from each call.
+        ids: the document of each token, whole numbers ``(batch, token)``, or ``(token,)`` for all sequences alike; in
+            lists, arrays or tensors.
+        cu_seqlens: where each document begins and where the last one ends, ``(documents + 1,)``, as flash-attention has
+            it. With neither, a spec reads the documents from each call.
 
     Raises:
         SpecError: both are given, or one of them isn't what it should be.
@@ -128,9 +128,7 @@ def per_head(masks: Iterable[Mask]) -> Mask:
     each = tuple(masks)
     for number, mask in enumerate(each):
         if not isinstance(mask, Mask):
-            raise SpecError(
-                f"per_head was given {mask!r} for head {number}, and needs a mask: per_head([causal(), ...])"
-            )
+            raise SpecError(f"per_head was given {mask!r} for head {number}, and needs a mask, for instance causal()")
     if not each:
         raise SpecError("per_head was given no masks, and needs one for each query head: per_head([causal(), ...])")
     return PerHead(each)
