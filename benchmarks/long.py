@@ -3,11 +3,11 @@
 Run: ``python -m benchmarks.long``, or ``python -m benchmarks.long 65536`` for the second table at that length alone.
 
 Costs: a causal attention of 8 heads of 64 channels at 8,192 tokens, against one fused float32 run of it, in turn,
-medians; memory is what a run adds at its peak. The candidate is that fused attention, so its one run is part of a
-check's cost.
-The claim: a check at this length costs at most 3.5 of these runs. Measured on two busy cores, it costs 2.9 in wall
-time and in processor time alike, and adds 220 MB in a fresh process and 70 to 120 MB in one that made a check before:
-150 MB are arrays at most, the rest is what the allocator keeps.
+medians. The candidate is that fused attention, so its one run is part of a check's cost. Memory is what a run adds at
+its peak, each in a process of its own, with an allocator that gives freed arrays back at once (glibc's, with its
+threshold for that held at 1 MiB). The claim: a check at this length costs at most 3.5 of these runs and adds under
+200 MB. As glibc is set by default it keeps 20 to 50 MB of freed arrays besides: 187 or 220 MB on a process's first
+check, by how they happen to lie, and under 120 MB on later ones.
 
 Faults: each is put into the oracle on a few rows with many keys. ``row`` is the largest error over the bar of that row
 (above 1 it shows in a single row), and ``together`` the standard errors by which it shows in all of these rows, rounded
@@ -16,7 +16,9 @@ as that precision rounds (above 10 it is said).
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -99,23 +101,34 @@ def trial() -> Trial:
     return ready
 
 
-def costs() -> None:
+def works() -> dict[str, Callable[[], Any]]:
+    """What is measured. The candidate is ready, and everything has been run once."""
     ready = trial()
     rng = np.random.default_rng(0)
     sizes = (1, HEADS, LENGTH, HEAD_DIM)
     tensors = [torch.from_numpy(rng.normal(size=sizes).astype(np.float32)) for _ in range(3)]
-    works: dict[str, Callable[[], Any]] = {
+    fused(*tensors)
+    return {
         "one fused float32 run": lambda: fused(*tensors),
         "qkv check at this length": lambda: judged_at(ready, LENGTH),
         "dense float64 comparison": lambda: dense(tensors),
     }
-    fused(*tensors)
-    turns = [{name: cost(work) for name, work in works.items()} for _ in range(TURNS)]
+
+
+def memory_of(name: str) -> float:
+    """What one of the works adds in a process of its own, in MB."""
+    given_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
+    command = [sys.executable, "-m", "benchmarks.long", "--memory", name]
+    return float(subprocess.run(command, env=given_back, check=True, capture_output=True, text=True).stdout)
+
+
+def costs() -> None:
+    all_works = works()
+    turns = [{name: cost(work) for name, work in all_works.items()} for _ in range(TURNS)]
     print(f"{HEADS} heads of {HEAD_DIM} channels, causal, {LENGTH:,} tokens; medians of {TURNS} runs in turn")
-    for name in works:
+    for name in all_works:
         ratio = statistics.median(turn[name].seconds / turn["one fused float32 run"].seconds for turn in turns)
-        memory = max(turn[name].memory for turn in turns) / 1e6
-        print(f"{name:26} {ratio:6.2f} runs {memory:8.0f} MB", flush=True)
+        print(f"{name:26} {ratio:6.2f} runs {memory_of(name):8.0f} MB", flush=True)
 
 
 def dropped(keys: Callable[[Run], Any]) -> Callable[[Run], Run]:
@@ -187,11 +200,14 @@ def visible(length: int) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        visible(int(sys.argv[1]))
-        return
-    costs()
-    visible(65_536)
+    match sys.argv[1:]:
+        case ["--memory", name]:
+            print(cost(works()[name]).memory / 1e6)
+        case [length]:
+            visible(int(length))
+        case _:
+            costs()
+            visible(65_536)
 
 
 if __name__ == "__main__":

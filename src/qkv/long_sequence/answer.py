@@ -22,8 +22,8 @@ from qkv.settling import Trial
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
-MOST_SCORES = 1 << 19
-"""Scores of rows that are looked at together: 4 MiB, and about ten times as much while they are."""
+MOST_SCORES = 1 << 18
+"""Scores of rows that are looked at together: 2 MiB, and about ten times as much while they are."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,9 @@ def answered(trial: Trial, length: int, dtype: DType | None = None) -> Answer:
             hint=f"build it for more with --init, or ask for less: --length {most}",
             detail=error.detail,
         ) from None
+    for part in ("query", "key", "value"):  # one after the other, so that two precisions of all are never held together
+        if getattr(seen, part) is not None:
+            seen = seen.but(**{part: _precise(getattr(seen, part))})
     probe = Probe(name, "what only length brings", seen.map(_precise))
     return Answer(reading.spec, probe, outcome.output, outcome.dtype, dtype, trial.judge_empty_rows)
 
