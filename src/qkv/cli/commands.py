@@ -13,6 +13,7 @@ COMMANDS = {
     "explain": "the code line by line: what each makes, in which shape, right or wrong",
     "faults": "the faults that are known, and what each does",
     "identify": "which attention is this? read from outside, without any spec",
+    "mask": "a mask as a picture, and how much of it is computed",
     "shapes": "the shape of every stage, before anything runs",
     "spec": "a spec file, a Hugging Face config or flags as one sentence",
 }

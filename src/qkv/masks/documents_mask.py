@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import array_api_compat
 import numpy as np
 
 from qkv.errors import ShapeError
@@ -41,11 +40,9 @@ class Documents(Mask):
 
     def _document_at(self, position: Array, at: Positions) -> tuple[Array, Array]:
         """The document at each position, and whether a token stands there."""
-        xp = array_api_compat.array_namespace(position)
         ids = self._rows.like(position)
-        last = ids.shape[1] - 1
-        document = ids[rows_of(ids, at), xp.clip(position, 0, last)]
-        return document, (position >= 0) & (position <= last)
+        tokens = ids.shape[1]
+        return ids[rows_of(ids, at), position % tokens], (position >= 0) & (position < tokens)
 
     def reach(self, span: Span, at: Positions | None = None) -> Reach:
         """All see a document that all are of; some see every document that one of them is of."""

@@ -110,11 +110,9 @@ class Mask(ABC):
             query_offset: position of the first query: ``key_len - query_len`` lets the last query stand at the last
                 key.
         """
-
-        def mask_mod(batch: Array, head: Array, query: Array, key: Array) -> Array:
-            return self.allows(Positions(query + query_offset, key, sequence=batch, head=head))
-
-        return mask_mod
+        return lambda batch, head, query, key: self.allows(
+            Positions(query + query_offset, key, sequence=batch, head=head)
+        )
 
     def picture(
         self,

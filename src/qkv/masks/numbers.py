@@ -27,12 +27,13 @@ class Numbers:
 
     def like(self, array: Array) -> Array:
         """The numbers as an array of that array's library, on its device."""
-        if isinstance(array, np.ndarray | np.generic):
+        if isinstance(array, (np.ndarray, np.generic)):
             return self.array
-        xp, device = array_api_compat.array_namespace(array), array_api_compat.device(array)
-        if (xp, device) not in self._elsewhere:
-            self._elsewhere[xp, device] = xp.asarray(self.array.copy(), device=device)
-        return self._elsewhere[xp, device]
+        place = type(array), array.device
+        if place not in self._elsewhere:
+            xp = array_api_compat.array_namespace(array)
+            self._elsewhere[place] = xp.asarray(self.array.copy(), device=array.device)
+        return self._elsewhere[place]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Numbers):

@@ -42,7 +42,7 @@ class Positions:
         return self.query == self.query + 0 * self.key
 
 
-def position_of_first(query_offset: QueryOffset, query_len: int, key_len: int) -> int:
+def position_of_first(query_offset: QueryOffset | str, query_len: int, key_len: int) -> int:
     """The absolute position of the first query.
 
     Raises:

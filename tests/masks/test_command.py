@@ -1,0 +1,40 @@
+"""``qkv mask``: a mask as a picture, and how much of it is computed."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from qkv.cli.commands import group
+
+WINDOW = """\
+query \\ key  0       8
+          0  .####.......
+          1  ..####......
+          2  ...####.....
+
+causal & window(4): queries at positions 4 to 6, keys at 0 to 11.
+In blocks of 2 queries 38.9% of all pairs are computed, 27.8% of all without a mask.
+"""
+
+
+def test_a_mask_is_drawn_with_the_share_that_is_computed() -> None:
+    sizes = ["--query-len", "3", "--key-len", "12", "--query-offset", "4", "--block", "2"]
+    done = CliRunner().invoke(group, ["mask", "causal & window(4)", *sizes, "--ascii"])
+    assert done.output == WINDOW
+    assert "·████·" in CliRunner().invoke(group, ["mask", "causal & window(4)", *sizes]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["causal &"], 'for instance: qkv mask "causal & window(5)'),
+        (["causal", "--query-offset", "left"], "--query-offset is 'left'; write 'bottom_right', 'top_left' or"),
+        (["causal", "--query-len", "0"], "0 is not in the range"),
+        (["window(0)"], "window is 0, and must be at least 1"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(group, ["mask", *arguments])
+    assert done.exit_code == 2
+    assert says in done.output
