@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from qkv.errors import ShapeError
-from qkv.masks.intervals import NOTHING, Ranges, Reach, Span, intersection, runs, union
+from qkv.masks.intervals import NOTHING, Reach, Span, intersection, runs, union
 from qkv.masks.mask import Mask
 from qkv.masks.numbers import Numbers, rows_of
 from qkv.masks.places import Array, Positions
@@ -108,36 +108,33 @@ class Runs(NamedTuple):
     """One sequence as runs of tokens of one document.
 
     Attributes:
-        starts: position of each run's first token.
-        documents: each run's document.
-        places: where each document's tokens stand. A document may come back later.
-        length: how many tokens there are.
+        bounds: position of each run's first token, and how many tokens there are.
+        documents: each run's document, ``(run,)``. A document may come back later.
+        each_once: whether none does.
     """
 
-    starts: list[int]
-    documents: list[int]
-    places: dict[int, Ranges]
-    length: int
+    bounds: list[int]
+    documents: Array
+    each_once: bool
 
     @classmethod
     def of(cls, ids: Array) -> Runs:
         """The runs of a sequence, from the document of each token, ``(token,)``."""
-        starts = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist()]
-        documents = ids[starts].tolist()
-        places: dict[int, list[tuple[int, int]]] = {}
-        for document, start, stop in zip(documents, starts, [*starts[1:], len(ids)], strict=True):
-            places.setdefault(document, []).append((start, stop))
-        return cls(starts, documents, {one: tuple(ranges) for one, ranges in places.items()}, len(ids))
+        starts = np.concatenate([[0], np.flatnonzero(ids[1:] != ids[:-1]) + 1])
+        documents = ids[starts]
+        return cls([*starts.tolist(), len(ids)], documents, len(np.unique(documents)) == len(documents))
 
     def reach(self, span: Span) -> Reach:
         """The keys that queries reach, wherever they stand."""
-        first, last = max(span.first_query, 0), min(span.last_query, self.length - 1)
+        first, last = max(span.first_query, 0), min(span.last_query, self.bounds[-1] - 1)
         if first > last:
             return Reach(NOTHING, NOTHING)
-        met = set(self.documents[bisect_right(self.starts, first) - 1 : bisect_right(self.starts, last)])
-        all_stand_at_tokens = (first, last) == (span.first_query, span.last_query)
-        some = union(self.places[one] for one in met)
-        return Reach(some if len(met) == 1 and all_stand_at_tokens else NOTHING, some)
+        met = slice(bisect_right(self.bounds, first) - 1, bisect_right(self.bounds, last))
+        documents = self.documents[met]
+        seen = ((met.start, met.stop),) if self.each_once else runs(np.isin(self.documents, documents), 0)
+        some = tuple((self.bounds[start], self.bounds[stop]) for start, stop in seen)
+        all_of_one = (first, last) == span[:2] and (documents == documents[0]).all()
+        return Reach(some if all_of_one else NOTHING, some)
 
 
 def _by_positions(query_document: Array, key_document: Array, first_key: int) -> Iterator[Reach]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 import array_api_compat
@@ -45,7 +46,7 @@ class Numbers:
 
     def __repr__(self) -> str:
         shown = np.array2string(self.array, separator=", ", threshold=16, edgeitems=2)
-        return " ".join(shown.split())
+        return re.sub(r"(?<=\[)\s+|\s+(?=\s)", "", shown.replace("\n", " "))
 
 
 def rows_of(numbers: Array, at: Positions) -> Array:

@@ -97,6 +97,7 @@ def _tasks(
     spec: AttentionSpec, inputs: Inputs, mixer: Array | None, block: tuple[int, int], quick: bool
 ) -> Iterator[Callable[[], Rows]]:
     for batch, head, one in each_head(spec, inputs):
+        one = one.but(spec=one.spec.but(mask=spec.mask.alone(batch, head)))
         ready = _ready(one, None if mixer is None else mixer[head], quick)
         for queries in blocks(inputs.lengths[0], block[0]):
 
