@@ -1,0 +1,121 @@
+"""Composite: attention as one would write it, of operations that torch can differentiate as often as one likes.
+
+It makes all the scores. `attend` goes here for second derivatives, forward-mode derivatives, `torch.func`, and the
+weights.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.compute.arguments import Arguments
+from qkv.masks import Positions
+
+
+class Attended(NamedTuple):
+    """What attention gives.
+
+    Attributes:
+        output: the context vectors, ``(batch, head, query, value_dim)``.
+        lse: natural log of what the weights were divided by, the sink's share included, ``(batch, head, query)``;
+            minus infinity for an empty row.
+        weights: ``(batch, head, query, key)``, before dropout; or None.
+    """
+
+    output: Tensor
+    lse: Tensor
+    weights: Tensor | None = None
+
+
+def composite(given: Arguments, kept: Tensor | None = None) -> Attended:
+    """Attention with all its weights.
+
+    Args:
+        given: what `attend` was called with.
+        kept: which weights dropout keeps, ``(batch, head, query, key)``; None drops none.
+    """
+    exact = precise(given)
+    query = given.query.to(exact).unflatten(1, (given.num_kv_heads, given.group_size))  # batch kv_head group query dim
+    key, value = (x.to(exact)[:, :, None] for x in (given.key, given.value))
+    attn_scores = (query @ key.mT).flatten(1, 2) * given.scale  # batch head query key
+    if given.softcap is not None:
+        attn_scores = given.softcap * torch.tanh(attn_scores / given.softcap)
+    for added in additions(given, slice(0, given.query_len), slice(0, given.key_len)):
+        attn_scores = attn_scores + added.to(exact)
+    may_attend = allowed(given, slice(0, given.query_len), slice(0, given.key_len))
+    attn_scores = attn_scores.masked_fill(~may_attend, -torch.inf)
+    lse = log_sum_exp(given, attn_scores)
+    attn_weights = torch.exp(attn_scores - finite(lse)[..., None])
+    empty = empty_rows(lse)[..., None]
+    if given.empty_row != "zero":
+        fill = torch.nan if given.empty_row == "nan" else 1 / max(given.key_len, 1)
+        attn_weights = attn_weights.masked_fill(empty, fill)
+    used = attn_weights if kept is None else attn_weights * kept / (1 - given.dropout_p)
+    output = (used.unflatten(1, (given.num_kv_heads, given.group_size)) @ value).flatten(1, 2)
+    if given.empty_row == "nan":
+        output = output.masked_fill(empty, torch.nan)  # also where there is no key at all
+    dtype = given.query.dtype
+    return Attended(output.to(dtype), lse, attn_weights.to(dtype))
+
+
+def precise(given: Arguments) -> torch.dtype:
+    """What the scores are computed in."""
+    dtype = given.query.dtype
+    if given.precision == "low":
+        return dtype
+    return torch.float64 if given.precision == "high" else torch.promote_types(dtype, torch.float32)
+
+
+def log_sum_exp(given: Arguments, attn_scores: Tensor) -> Tensor:
+    """Log of the sum of the exponentials of each row, and of the head's sink, ``(batch, head, query)``."""
+    if given.sinks is not None:
+        sinks = given.sinks.to(attn_scores.dtype)[None, :, None, None].expand(*attn_scores.shape[:3], 1)
+        attn_scores = torch.cat([attn_scores, sinks], dim=-1)
+    if attn_scores.shape[-1] == 0:
+        return attn_scores.new_full(attn_scores.shape[:-1], -torch.inf)
+    top = attn_scores.detach().amax(-1, keepdim=True)
+    top = top.masked_fill(top == -torch.inf, 0)
+    total = torch.exp(attn_scores - top).sum(-1)
+    # Of an empty row the log is taken of 1, so that its derivative is no NaN.
+    log = torch.log(total.masked_fill(total == 0, 1)) + top[..., 0]
+    return log.masked_fill(total == 0, -torch.inf)
+
+
+def empty_rows(lse: Tensor) -> Tensor:
+    """Which rows had nothing to attend to."""
+    return lse == -torch.inf
+
+
+def finite(lse: Tensor) -> Tensor:
+    """The log-sum-exp, and 0 for empty rows: minus infinity less minus infinity is no number."""
+    return lse.masked_fill(empty_rows(lse), 0)
+
+
+def positions(given: Arguments, queries: slice, keys: slice) -> Positions:
+    """Where some of the queries and keys stand."""
+    device = given.query.device
+    query = torch.arange(queries.start, queries.stop, device=device)[None, None, :, None] + given.first
+    return Positions(query, torch.arange(keys.start, keys.stop, device=device)[None, None, None])
+
+
+def allowed(given: Arguments, queries: slice, keys: slice) -> Tensor:
+    """Where some of the queries may attend to some of the keys, broadcasting to ``(batch, head, query, key)``."""
+    may_attend: Tensor = given.mask.allows(positions(given, queries, keys))
+    return may_attend if given.table is None else may_attend & part(given.table, queries, keys)
+
+
+def additions(given: Arguments, queries: slice, keys: slice) -> list[Tensor]:
+    """What is added to some of the scores, each broadcasting to ``(batch, head, query, key)``."""
+    added = [] if given.bias is None else [part(given.bias, queries, keys)]
+    if given.slopes is not None:
+        at = positions(given, queries, keys)
+        added.append(-given.slopes[:, None, None] * (at.query - at.key).abs())
+    return added
+
+
+def part(x: Tensor, queries: slice, keys: slice) -> Tensor:
+    """Some queries and keys of a tensor that broadcasts to ``(batch, head, query, key)``."""
+    return x[:, :, queries if x.shape[2] > 1 else slice(None), keys if x.shape[3] > 1 else slice(None)]
