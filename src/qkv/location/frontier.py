@@ -17,7 +17,7 @@ EMPTY = frozenset(
 """Operations that make an array without any content of its own: what is made of it is judged."""
 
 WRAPPING = frozenset({"tensor", "as_tensor", "scalar_tensor"})
-"""Operations that make an array of what is written: a number that scores are filled with says nothing by itself."""
+"""Operations that make an array of what is written."""
 
 TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
 """Operations that only tell something of an array: of a right one they can't tell anything wrong."""
@@ -43,8 +43,8 @@ LAYING_OUT = frozenset(
 ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
 """Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
 
-REDUCED = frozenset({"row's largest score", "row's sum", "log-sum-exp"})
-"""What may be right by chance though what it was made of is wrong: one number stands for a row."""
+REDUCED = frozenset({"row's largest score", "row's sum", "log-sum-exp", "cos of rope", "distance, without sign"})
+"""What may be right though what it was made of is wrong: one number stands for a row, or a sign is lost."""
 
 CONFIRMED = 3
 """The weight from which on a suspect makes what the diagnosed fault makes."""
@@ -86,7 +86,8 @@ class Frontier:
     def cleared(self) -> set[int]:
         """Values that are right: recognised as such, or only ever needed for one that is."""
         right = [value for value in range(len(self.recognition.sights)) if self.recognition.right(value)]
-        behind = self.flow.behind([value for value in right if self._tells(value)])
+        mute = {value for value in right if not self._tells(value)}
+        behind = self.flow.behind([value for value in right if value not in mute], mute)
         through = {result for operation in behind for result in self.operation(operation).results}
         return {*right, *(value for value in through if self.recognition.faulty[value] is None)}
 
@@ -102,6 +103,12 @@ class Frontier:
                 sight = self.sight_of(operation.results)
                 found.append(Suspect(number, self._weight(operation, sight), sight))
         return sorted(found, key=lambda suspect: (-suspect.weight, suspect.operation))
+
+    @cached_property
+    def masks(self) -> bool:
+        """Whether what was returned is made with a mask."""
+        sights = (self.recognition.sights[value] for number in self.slice for value in self.operation(number).results)
+        return any(sight is not None and sight.form for sight in sights)
 
     def clear(self, value: int) -> bool:
         """Whether a value is right, was given, or has no content of its own."""
@@ -136,6 +143,22 @@ class Frontier:
         place = self.operation(number).place
         return None if place is None else self.recognition.recording.places[place]
 
+    def chain(self, number: int) -> list[Place]:
+        """The places of the calls that lead to an operation, the outermost first, and its own."""
+        operation, places = self.operation(number), self.recognition.recording.places
+        return [] if operation.place is None else [places[one] for one in (*reversed(operation.calls), operation.place)]
+
+    def beside(self, number: int, other: int) -> Place | None:
+        """Where an operation stands in the innermost function that another stands in too: its call, if it is elsewhere.
+
+        A call that gives several arrays says nothing of each.
+        """
+        for mine, theirs in zip(self.chain(number), self.chain(other), strict=False):
+            if mine != theirs:
+                together = (mine.file, mine.function) == (theirs.file, theirs.function)
+                return mine if together and "," not in mine.target else self.place(number)
+        return self.place(number)
+
     def known(self, value: int) -> bool:
         """Whether a value was recognised, was given, or has no content of its own."""
         maker = self.flow.maker(value)
@@ -148,15 +171,38 @@ class Frontier:
         """
         operation = self.operation(number)
         if operation.name in LAYING_OUT:
-            return all(self.flow.maker(operand) is None for operand in self.flow.operands(number))
+            makers = map(self.flow.maker, self.flow.operands(number))
+            return all(maker is None or self.operation(maker).name in EMPTY for maker in makers)
+        arrays = [self.recognition.recording.values[value].array for value in operation.results]
         if operation.name == "arange":
-            return all(not self.recognition.recording.values[value].array[:1].any() for value in operation.results)
-        return operation.name in EMPTY or (operation.name in WRAPPING and not self.flow.operands(number))
+            return not any(array[:1].any() for array in arrays)
+        if operation.name in WRAPPING and not self.flow.operands(number):
+            return all(array.size == 1 for array in arrays)  # a number that scores are filled with
+        return operation.name in EMPTY
 
     def _tells(self, value: int) -> bool:
-        """Whether a right value says that what it was made of is right too."""
-        sight = self.recognition.sights[value]
-        return sight is not None and sight.name not in REDUCED
+        """Whether a right value says that what it was made of is right too.
+
+        What was projected says nothing of scores: it is one token's value, since all weight was laid on that.
+        """
+        sight, maker = self.recognition.sights[value], self.flow.maker(value)
+        scored = maker in self._scored and sight is not None and sight.stage is not None and sight.stage < Stage.SCORES
+        return sight is not None and sight.name not in REDUCED and not scored
+
+    @cached_property
+    def _scored(self) -> set[int]:
+        """The operations that something is made by of scores, or of what is made of them."""
+        found: set[int] = set()
+        for number in range(len(self.recognition.recording.operations)):
+            operands = self.flow.operands(number)
+            sights = [self.recognition.sights[value] or self.recognition.faulty[value] for value in operands]
+            scores = any(
+                one is not None and one.stage is not None and not one.form and one.stage >= Stage.SCORES
+                for one in sights
+            )
+            if scores or any(self.flow.maker(value) in found for value in operands):
+                found.add(number)
+        return found
 
     def _weight(self, operation: Operation, sight: Sight | None) -> int:
         if any(self.recognition.faulty[value] is not None for value in operation.results):
@@ -164,4 +210,6 @@ class Frontier:
             return CONFIRMED + 2 if sight.stage == self.stage else CONFIRMED
         if sight is not None:
             return 2
-        return 0 if operation.name in ASSEMBLING else 1
+        arrays = [self.recognition.recording.values[value].array for value in operation.results]
+        alike = all(array.size and (array == array.flat[0]).all() for array in arrays)  # of one key the weight is 1
+        return 0 if operation.name in ASSEMBLING or alike else 1

@@ -10,6 +10,7 @@ import numpy as np
 from qkv.adapters.recording import Place, Recording
 from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.errors import CandidateError
+from qkv.location.calls import called_wrongly
 from qkv.location.frontier import Frontier
 from qkv.location.source import Source, read
 from qkv.location.tracing import Blame, blame
@@ -91,7 +92,7 @@ def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:
 
 
 def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
-    place = frontier.place(blamed.operation)
+    place = _place(frontier, blamed)
     if place is None:
         return None
     source = read(place.file)
@@ -99,8 +100,11 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
         return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None))
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
-    used_at = None if blamed.used_by is None else frontier.place(blamed.used_by)
-    until = None if blamed.skipped is None else source.used_behind(place, used_at)
+    used_at = _used_at(frontier, blamed)
+    if blamed.skipped == Stage.OUTPUT:
+        until = source.return_behind(place)
+    else:
+        until = None if blamed.skipped is None else source.used_behind(place, used_at)
     until = None if until is not None and until <= line else until
     before = None if blamed.before is None else frontier.place(blamed.before)
     if before is not None and before.file == place.file:
@@ -109,29 +113,71 @@ def _line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
     return SourceLine(place.file, line, code, _note(frontier, blamed, until), until)
 
 
+def _place(frontier: Frontier, blamed: Blame) -> Place | None:
+    """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
+    if blamed.used_by is not None and (blamed.odd or blamed.unused):
+        return frontier.beside(blamed.operation, blamed.used_by)
+    if blamed.skipped == Stage.OUTPUT and {*frontier.operation(blamed.operation).results} & {
+        *frontier.recognition.recording.returned
+    }:
+        return next(iter(frontier.chain(blamed.operation)), None)
+    return called_wrongly(frontier, blamed.operation, blamed.skipped)
+
+
+def _used_at(frontier: Frontier, blamed: Blame) -> Place | None:
+    """Where what the blamed operation makes is used, in the same function if it is there or by a call."""
+    return None if blamed.used_by is None else frontier.beside(blamed.used_by, blamed.operation)
+
+
 def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int:
     """The number of the line: of the operation itself, or of what it stands on."""
-    stage, used_at = frontier.stage, None if blamed.used_by is None else frontier.place(blamed.used_by)
+    stage, used_at = frontier.stage, _used_at(frontier, blamed)
     if blamed.odd and used_at is not None and used_at.file == place.file:
-        if source.names_it(used_at, blamed.odd, blamed.besides):
-            return source.line_of(used_at, stage)
-        return source.wrong_name(used_at, blamed.odd) or source.line_of(place, stage)
-    if blamed.skipped == Stage.OUTPUT:
-        returned = source.return_behind(place)
-        return returned if returned is not None and returned <= place.end_line + 1 else source.line_of(place, stage)
+        return _misplaced(source, frontier, blamed, used_at) or source.line_of(place, stage)
+    if stage == Stage.POSITION:
+        misnamed = _misnamed(source, place, frontier, right)
+        if misnamed is not None:
+            return misnamed
     if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         condition = source.not_reached(place, used_at.line, reached, blamed.skipped)
         if condition is not None:
             return condition
+    if blamed.bound:
+        return source.bound(place, blamed.bound) or place.line
     if stage == Stage.HEADS and (index := source.wrong_index(place)) is not None:
         return index
     operation = frontier.operation(blamed.operation)
+    if stage is None and operation.name in ("dropout", "scaled_dot_product_attention"):
+        return source.switched_on(place, operation) or source.line_of(place, Stage.DROPOUT)
     if operation.name in ("tensor", "as_tensor", "array", "asarray"):
-        return source.written_elsewhere(place) or source.line_of(place, stage)
-    of_scores = any(sight.name == "attn_scores" for _, sight in frontier.sighted(blamed.operation))
+        return source.written_elsewhere(place, _right_numbers(right, of_scores=False)) or source.line_of(place, stage)
+    given = {sight.of for _, sight in frontier.sighted(blamed.operation)}
+    of_scores = "attn_scores" in given or {"query", "key"} <= given
     numbers = {**_right_numbers(right, of_scores), "axis": _key_axes(frontier, blamed.operation)}
     return source.wrong_number(place, operation, numbers) or source.line_of(place, stage)
+
+
+def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place) -> int | None:
+    """The line on which an array is first taken for another, from where it is used outwards."""
+    within = frontier.place(blamed.used_by) if blamed.used_by is not None else None
+    if within is not None and within.file == used_at.file and source.names_it(within, blamed.odd, blamed.besides):
+        return source.line_of(within, None)
+    if within != used_at and (handed := source.handed_as_another(used_at, blamed.odd)) is not None:
+        return handed
+    return source.wrong_name(used_at, blamed.odd)
+
+
+def _misnamed(source: Source, place: Place, frontier: Frontier, right: Run) -> int | None:
+    """The line on which a size or base of rope is set that isn't what its name says; None where each is."""
+    numbers = _right_numbers(right, of_scores=False)
+    for number in sorted(frontier.slice):
+        there = frontier.place(number)
+        if there is not None and there.file == place.file:
+            line = source.misnamed(there, frontier.operation(number), numbers, ("rotary_dims", "rope_base"))
+            if line is not None:
+                return line
+    return None
 
 
 def _key_axes(frontier: Frontier, operation: int) -> Sequence[int]:
@@ -157,6 +203,8 @@ def _right_numbers(right: Run, of_scores: bool) -> Mapping[str, Sequence[float]]
         "rope_base": bases,
         "scale": [*factors, *divisors],
         "temperature": divisors,
+        "slopes": [] if right.spec.alibi is None else list(right.spec.alibi.slopes_for(right.spec.num_heads)),
+        "rotary_dims": [] if right.spec.rope is None else [right.spec.rope.rotary_dims(head_dim)],
         "head_dim": [head_dim],
         "embed_dim": [head_dim * right.spec.num_heads],
     }

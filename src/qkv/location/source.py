@@ -132,7 +132,15 @@ class Source:
         ]
         if len(conditions) != 1:
             return None
-        return self._handed(function, conditions[0].test) or conditions[0].lineno
+        test = conditions[0].test
+        return self._handed(function, test) or self._switched_off(test, place) or conditions[0].lineno
+
+    def _switched_off(self, condition: ast.expr, place: Place) -> int | None:
+        """The one line on which an attribute that a condition asks for is set to None or False."""
+        names = [ast.unparse(one) for one in ast.walk(condition) if isinstance(one, ast.Attribute)]
+        values = [value for name in names[:1] for value in self._values(name, place, 0)]
+        off = [value for value in values if isinstance(value, ast.Constant) and not value.value]
+        return off[0].lineno if len(values) == len(off) == 1 else None
 
     def _handed(self, function: ast.FunctionDef | None, condition: ast.expr) -> int | None:
         """The line of the one call of a function that hands over what a condition asks for; None where none does."""
@@ -143,7 +151,8 @@ class Source:
         calls = list(self._calls(function))
         if len(asked) != 1 or len(calls) != 1:
             return None
-        return next((value.lineno for value in self._arguments(function, asked[0])), calls[0].lineno)
+        handed = _handed(calls[0], asked[0], _place_of(function, asked[0]))
+        return (handed or calls[0]).lineno
 
     def wrong_number(self, place: Place, operation: Operation, right: Values) -> int | None:
         """The line on which a number is set that an operation computes with, where that line is the wrong one.
@@ -165,6 +174,10 @@ class Source:
                     return next(self._settings(ast.unparse(written), place), None)
                 continue
             names = [node for node in ast.walk(written) if isinstance(node, ast.Name | ast.Attribute)]
+            if isinstance(written, ast.Subscript) and isinstance(given, int | float) and right.get("slopes"):
+                lines = set(self._settings(ast.unparse(written.value), place))
+                if len(lines) == 1 and not _among(abs(given), right["slopes"]):
+                    return lines.pop()
             if not isinstance(given, int | float) or _among(given, right.get(how, ())):
                 continue
             for name in names:
@@ -177,13 +190,51 @@ class Source:
                         return lines.pop()
         return None
 
-    def written_elsewhere(self, place: Place) -> int | None:
-        """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another."""
-        node = self.node(place)
-        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name | ast.Attribute):
-            lines = set(self._settings(ast.unparse(node.args[0]), place))
-            return lines.pop() if len(lines) == 1 else None
+    def switched_on(self, place: Place, operation: Operation) -> int | None:
+        """The line on which a variable is set by which an operation drops weights; None where it isn't by one."""
+        names = [written for written, given in _numbers(self.node(place), operation) if given]
+        function = self._function(place)
+        lines: set[int] = set()
+        for name in [one.id for one in names if isinstance(one, ast.Name)] if function is not None else ():
+            assert function is not None
+            values = _assigned(function, name) or _default(function, name)
+            lines |= {value.lineno for value in values}
+        return lines.pop() if len(lines) == 1 else None
+
+    def misnamed(self, place: Place, operation: Operation, right: Values, roles: Sequence[str]) -> int | None:
+        """The line on which a name of one of some roles is set, where an operation is given another number by it.
+
+        Args:
+            place: where the operation stands.
+            operation: the operation.
+            right: what the names of each role hold when they are right.
+            roles: the roles that are asked for.
+        """
+        for written, given in _numbers(self.node(place), operation):
+            role = role_of(_last_name(written)) or ""
+            if role in roles and right.get(role) and not _among(given, right[role]):
+                return next(self._settings(ast.unparse(written), place), None)
         return None
+
+    def written_elsewhere(self, place: Place, right: Values) -> int | None:
+        """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another.
+
+        Where they are computed with a number that isn't what its name says, it is that number's line.
+        """
+        node = self.node(place)
+        if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name | ast.Attribute)):
+            return None
+        values = list(self._values(ast.unparse(node.args[0]), place, 0))
+        if len({value.lineno for value in values}) != 1:
+            return None
+        for name in ast.walk(values[0]):
+            meant = right.get(role_of(_last_name(name)) or "", ()) if isinstance(name, ast.Name | ast.Attribute) else ()
+            there = replace(place, line=values[0].lineno)
+            set_to = list(self._values(ast.unparse(name), there, 0)) if meant else []
+            number = _computed(set_to[0], {}) if len(set_to) == 1 else None
+            if number is not None and not _among(number, meant):
+                return set_to[0].lineno
+        return values[0].lineno
 
     def wrong_index(self, place: Place) -> int | None:
         """The line on which the index is computed that an expression picks heads by; None where none is."""
@@ -193,6 +244,15 @@ class Source:
         function = self._function(place)
         lines = {value.lineno for name in names if function is not None for value in _assigned(function, name)}
         return lines.pop() if len(lines) == 1 else None
+
+    def bound(self, place: Place, which: str) -> int | None:
+        """The line on which the start or the end of the one stretch is set that an expression cuts out."""
+        node = self.node(place)
+        for part in [] if node is None else ast.walk(node):
+            end = (part.lower if which == "start" else part.upper) if isinstance(part, ast.Slice) else None
+            if isinstance(end, ast.Name):
+                return next(self._settings(end.id, place), None)
+        return None
 
     def wrong_name(self, place: Place, odd: str) -> int | None:
         """The line on which a name is made to stand for another array than it says; None where it isn't by name alone.
@@ -233,6 +293,21 @@ class Source:
         names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
         return sum(call_role_of(name) == odd for name in names) > besides
 
+    def handed_as_another(self, place: Place, odd: str) -> int | None:
+        """The line on which a call hands an array over under its own name, for an argument that is another's."""
+        call = self.node(place)
+        names = _last_name(call.func) if isinstance(call, ast.Call) else ""
+        functions = [one for one in ast.walk(self.tree) if isinstance(one, ast.FunctionDef) and one.name == names]
+        for function in functions[:1]:
+            arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
+            arguments = arguments[1:] if arguments[:1] == ["self"] else arguments
+            assert isinstance(call, ast.Call)
+            pairs = [*zip(arguments, call.args, strict=False), *((one.arg or "", one.value) for one in call.keywords)]
+            for argument, given in pairs:
+                if call_role_of(_last_name(given)) == odd and call_role_of(argument) not in (None, odd):
+                    return given.lineno
+        return None
+
     def _settings(self, name: str, place: Place) -> Iterator[int]:
         """The lines on which a name or an attribute gets its value: where it is more than another's name."""
         yield from dict.fromkeys(value.lineno for value in self._values(name, place, 0))
@@ -259,11 +334,9 @@ class Source:
 
     def _arguments(self, function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
         """What the calls of a function hand over for an argument; none where they differ."""
-        arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
-        if name not in {*arguments, *(one.arg for one in function.args.kwonlyargs)}:
+        place = _place_of(function, name)
+        if place is None and name not in {one.arg for one in function.args.kwonlyargs}:
             return
-        skipped = 1 if arguments[:1] == ["self"] else 0
-        place = arguments.index(name) - skipped if name in arguments else None
         given = [_handed(call, name, place) for call in self._calls(function)]
         if len({None if one is None else ast.unparse(one) for one in given}) == 1:
             yield from [one for one in given if one is not None][:1] or _default(function, name)
@@ -322,11 +395,28 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
             for keyword in node.keywords:
                 given = operation.keywords.get(keyword.arg or "")
                 if keyword.arg in OF_STAGE[Stage.SCALE]:
-                    yield keyword.value, given, "scale"
-                elif keyword.arg == "alpha":
                     yield keyword.value, given, "*"
                 elif keyword.arg in ("dim", "axis"):
                     yield keyword.value, given, "axis"
+
+
+def _numbers(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, float]]:
+    """The numbers that an operation was given by a name: the name, and the number."""
+    pairs: list[tuple[ast.expr | None, object]] = [(written, given) for written, given, _ in _operands(node, operation)]
+    match node:
+        case ast.Call(args=args):
+            pairs += zip(reversed(args), reversed(operation.arguments), strict=False)
+            pairs += [(one.value, operation.keywords.get(one.arg or "")) for one in node.keywords]
+        case ast.Subscript(slice=ast.Tuple(elts=parts)) if operation.name == "getitem":
+            index = operation.arguments[1]
+            for part, given in zip(
+                reversed(parts), reversed(index) if isinstance(index, list | tuple) else (), strict=False
+            ):
+                if isinstance(part, ast.Slice) and isinstance(given, list | tuple):
+                    pairs += zip((part.lower, part.upper), given[1:3], strict=False)
+    for written, given in pairs:
+        if isinstance(written, ast.Name | ast.Attribute) and isinstance(given, int | float):
+            yield written, given
 
 
 def _values(written: ast.expr, wrong: str, right: Values) -> Iterator[float]:
@@ -378,6 +468,13 @@ def _arithmetic(operator: ast.operator, left: float, right: float) -> float | No
 
 def _among(number: float, right: Sequence[float]) -> bool:
     return any(math.isclose(number, one, rel_tol=1e-6) for one in right)
+
+
+def _place_of(function: ast.FunctionDef, name: str) -> int | None:
+    """Which argument of a call a function's argument is, ``self`` aside; None for one that is only given by name."""
+    arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
+    skipped = 1 if arguments[:1] == ["self"] else 0
+    return arguments.index(name) - skipped if name in arguments else None
 
 
 def _handed(call: ast.Call, name: str, place: int | None) -> ast.expr | None:

@@ -3,4 +3,4 @@
 from qkv.recognition.arrangement import REPEATED as REPEATED
 from qkv.recognition.atlas import LOW as LOW
 from qkv.recognition.flow import Flow as Flow
-from qkv.recognition.sights import Recognition as Recognition, Sight as Sight, recognise as recognise
+from qkv.recognition.sights import FUSED as FUSED, Recognition as Recognition, Sight as Sight, recognise as recognise

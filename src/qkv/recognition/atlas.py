@@ -80,7 +80,44 @@ class _Sheet:
     def place(self, part: int) -> dict[str, int]:
         """Where on the fixed axes a part stands."""
         at = np.unravel_index(part, tuple(self.fixed.values())) if self.fixed else ()
-        return {axis: int(index) for axis, index in zip(self.fixed, at, strict=True)}
+        return {**self.known.fixed, **{axis: int(index) for axis, index in zip(self.fixed, at, strict=True)}}
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """All sheets of one size.
+
+    Attributes:
+        sheets: the sheets.
+    """
+
+    sheets: list[_Sheet] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> list[tuple[_Sheet, float, int]]:
+        """Each part of each sheet times each factor that it may have."""
+        return [
+            (sheet, factor, part)
+            for sheet in self.sheets
+            for factor in sheet.known.factors
+            for part in range(len(sheet.parts))
+        ]
+
+    @cached_property
+    def ends(self) -> Array:
+        """Smallest and largest entry of each row, and how far off they may be, ``(3, row)``."""
+        columns = [np.empty((3, 0))]
+        for sheet in self.sheets:
+            for factor in sheet.known.factors:
+                ends = sheet.ordered[:, [0, -1] if factor > 0 else [-1, 0]].T * factor
+                columns.append(np.concatenate([ends, sheet.sizes[None] * abs(factor)]))
+        return np.concatenate(columns, axis=1)
+
+    def like(self, ordered: Array, closeness: float) -> Iterator[tuple[_Sheet, float, int]]:
+        """The rows that begin and end as these ordered entries do: that alone rules most out."""
+        smallest, largest, sizes = self.ends
+        alike = _close(smallest, ordered[0], closeness * sizes) & _close(largest, ordered[-1], closeness * sizes)
+        yield from (self.rows[row] for row in np.flatnonzero(alike))
 
 
 class Atlas:
@@ -94,27 +131,28 @@ class Atlas:
 
     def __init__(self, knowns: Iterable[Known], masks: Sequence[Array], closeness: float) -> None:
         self._closeness = closeness
-        self._sheets: dict[int, list[_Sheet]] = {}
+        self._shelves: dict[int, _Shelf] = {}
         for known in knowns:
             for sheet in _sheets(known, masks):
-                self._sheets.setdefault(sheet.parts.shape[1], []).append(sheet)
+                self._shelves.setdefault(sheet.parts.shape[1], _Shelf()).sheets.append(sheet)
 
     def find(self, array: Array) -> Iterator[Found]:
         """Every known array that an array is, also up to the factors that a right one may have."""
         small, kept = collapsed(array)
-        if small.size < 2 or small.size > MOST_ELEMENTS:
+        shelf = self._shelves.get(small.size)
+        if small.size < 2 or small.size > MOST_ELEMENTS or shelf is None:
             return
         small = small.astype(np.float64)
         low = small <= LOW
         hides = bool(low.any())
         bottom = np.where(low, -np.inf, small)
-        for sheet in self._sheets.get(small.size, ()):
-            for factor in sheet.known.factors:
-                if hides and sheet.hidden is not None:
-                    same = self._hiding(sheet, small / factor, low)
-                else:
-                    same = self._equal(sheet, bottom / factor)
-                for part, names in same:
+        for sheet, factor, part in shelf.like(np.sort(bottom, axis=None), self._closeness):
+            if not (hides and sheet.hidden is not None):
+                for names in self._equal(sheet, part, bottom / factor):
+                    yield Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor, hides)
+        for sheet in shelf.sheets if hides else ():
+            for factor in sheet.known.factors if sheet.hidden is not None else ():
+                for part, names in self._hiding(sheet, small / factor, low):
                     yield Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor, hides)
 
     def multiple(self, array: Array) -> Found | None:
@@ -126,10 +164,13 @@ class Atlas:
         ordered, length = np.sort(small, axis=None), float(np.linalg.norm(small))
         if length == 0:
             return None
-        for sheet in self._sheets.get(small.size, ()):
+        shelf = self._shelves.get(small.size)
+        for sheet in () if shelf is None else shelf.sheets:
             for sign, entries in ((1, ordered), (-1, -ordered[::-1])):
                 with np.errstate(all="ignore"):
-                    factors = length / sheet.lengths
+                    factors = np.where(
+                        sheet.lengths > 0, length / sheet.lengths, np.nan
+                    )  # nothing is a multiple of zeros
                     off = np.abs(sheet.ordered - entries / factors[:, None]).max(axis=1)
                 for part in map(int, np.flatnonzero(off <= self._closeness * sheet.sizes)):
                     factor = sign * float(factors[part])
@@ -137,20 +178,12 @@ class Atlas:
                         return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor)
         return None
 
-    def _candidates(self, sheet: _Sheet, small: Array) -> list[int]:
-        """The parts that have the same entries, in whatever order."""
-        ordered, bars = np.sort(small, axis=None), self._closeness * sheet.sizes
-        with np.errstate(all="ignore"):
-            # The smallest and the largest alone rule most out.
-            ends = _close(sheet.ordered[:, [0, -1]], ordered[[0, -1]], bars[:, None]).all(axis=1)
-            return [
-                int(part) for part in np.flatnonzero(ends) if _close(sheet.ordered[part], ordered, bars[part]).all()
-            ]
-
-    def _equal(self, sheet: _Sheet, small: Array) -> Iterator[tuple[int, Names]]:
-        for part in self._candidates(sheet, small):
-            arranged = self._arranged(sheet, part, small)
-            yield from ((part, names) for names in arranged or [()])
+    def _equal(self, sheet: _Sheet, part: int, small: Array) -> list[Names]:
+        """The orders of axes in which an array is a part of a sheet: one of no axes if it has its entries in none."""
+        bar = self._closeness * sheet.sizes[part]
+        if not _close(sheet.ordered[part], np.sort(small, axis=None), bar).all():
+            return []
+        return self._arranged(sheet, part, small) or [()]
 
     def _arranged(self, sheet: _Sheet, part: int, small: Array) -> list[Names]:
         bar = self._closeness * sheet.sizes[part]
@@ -171,7 +204,8 @@ class Atlas:
 
 def _close(known: Array, entries: Array, bar: Array) -> Array:
     """Where entries are equal: within the bar, both infinite, or both no number."""
-    return (np.abs(known - entries) <= bar) | (known == entries) | (np.isnan(known) & np.isnan(entries))
+    with np.errstate(invalid="ignore"):
+        return (np.abs(known - entries) <= bar) | (known == entries) | (np.isnan(known) & np.isnan(entries))
 
 
 def _hidden(masks: Array, low: Array) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -35,12 +35,13 @@ class Flow:
         """Numbers of the values that an operation was given, as the recording has them."""
         return list(operands_of(self.recording.operations[operation]))
 
-    def behind(self, values: list[int]) -> set[int]:
-        """Numbers of all operations that these values are made by."""
+    def behind(self, values: list[int], but: Collection[int] = ()) -> set[int]:
+        """Numbers of all operations that these values are made by, those aside that only make some others."""
         seen: set[int] = set()
         waiting = list(values)
         while waiting:
-            maker = self.maker(waiting.pop())
+            value = waiting.pop()
+            maker = None if value in but else self.maker(value)
             if maker is not None and maker not in seen:
                 seen.add(maker)
                 waiting += self.operands(maker)

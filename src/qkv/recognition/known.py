@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Known:
         factors: what it may be multiplied by and still be right: a query that is scaled already.
         maskable: whether entries of it may be hidden: scores, before and after the mask.
         whole: whether parts of it are no arrays of their own: any row of distances is some other row's positions.
+        fixed: of the axes that it lacks, where on them it stands: one query's scores.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Known:
     factors: tuple[float, ...] = (1.0,)
     maskable: bool = False
     whole: bool = False
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
 
 QUERIES = ("batch", "head", "query", "dim")

@@ -24,7 +24,8 @@ def masks_of(run: Run, square: int | None = None) -> Iterator[KnownMask]:
     """
     inputs = run.inputs
     if square is None:
-        yield "mask", PAIRS, np.broadcast_to(run.may_attend, run.scores.shape)
+        if run.may_attend is not None:  # it is where a fault works on all of a batch at once
+            yield "mask", PAIRS, np.broadcast_to(run.may_attend, run.scores.shape)
         if inputs.may_attend is not None:
             yield "mask that was handed over", PAIRS, np.broadcast_to(inputs.may_attend, run.scores.shape)
         if inputs.is_token is not None:

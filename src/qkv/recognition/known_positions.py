@@ -40,13 +40,14 @@ def _rope(run: Run, rope: Rope, query_at: Array, key_at: Array) -> Iterator[Know
     dims = rope.rotary_dims(head_dim)
     exponents = np.arange(0, dims, 2) / dims
     frequencies = np.asarray(rope.frequencies(head_dim))
-    for name, row in (
-        ("exponents of rope", exponents),
-        ("wavelengths of rope", rope.base**exponents),
-        ("wavelengths of rope", 1 / frequencies),
-        ("frequencies of rope", frequencies),
+    for name, row, factors in (
+        ("channels of rope", np.arange(0, dims, 2), (1.0, -1.0)),
+        ("exponents of rope", exponents, (1.0, -1.0)),
+        ("wavelengths of rope", rope.base**exponents, (1.0,)),
+        ("wavelengths of rope", 1 / frequencies, (1.0,)),
+        ("frequencies of rope", frequencies, (1.0,)),
     ):
-        yield Known(name, Stage.POSITION, ("pair",), row)
+        yield Known(name, Stage.POSITION, ("pair",), row, factors)
     for axes, at, x in ((QUERIES, query_at, given.query), (KEYS, key_at, given.key)):
         angles = at[:, None] * frequencies
         yield Known("angles of rope", Stage.POSITION, (axes[2], "pair"), angles)

@@ -19,6 +19,7 @@ from qkv.recognition.known import PAIRS, Known, knowns_of
 from qkv.recognition.known_masks import KnownMask, masks_of
 from qkv.recognition.known_norms import norm_knowns
 from qkv.recognition.known_positions import position_knowns
+from qkv.recognition.known_rows import cut, visible_stretches
 from qkv.vocabulary import Stage
 
 Thing = TypeVar("Thing")
@@ -72,11 +73,13 @@ class Recognition:
         recording: the recording.
         sights: what each value is in the attention that is meant; None where nothing is known of it.
         faulty: what it is under a fault, where it isn't right.
+        visible: the stretch of keys that each query is meant to see, by its number, where it sees some in one stretch.
     """
 
     recording: Recording
     sights: Sequence[Sight | None]
     faulty: Sequence[Sight | None]
+    visible: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def right(self, value: int) -> bool:
         """Whether a value was recognised as one that a right attention makes."""
@@ -105,7 +108,7 @@ def recognise(recording: Recording, right: Run, faulty: Run | None = None, close
             known[key] = sight, other.sight(value.array, multiples=False) if other is not None and wrong else None
         sights.append(known[key][0])
         under_fault.append(known[key][1])
-    return Recognition(recording, sights, under_fault)
+    return Recognition(recording, sights, under_fault, dict(visible_stretches(right)))
 
 
 class _Book:
@@ -113,9 +116,12 @@ class _Book:
 
     def __init__(self, run: Run, closeness: float) -> None:
         self._run = run
-        knowns = _made(chain(_possible(position_knowns(run)), _possible(norm_knowns(run)), _possible(knowns_of(run))))
+        knowns = list(
+            _made(chain(_possible(position_knowns(run)), _possible(norm_knowns(run)), _possible(knowns_of(run))))
+        )
         self._masks = list(_possible(masks_of(run)))
-        self._atlas = Atlas(_unlike(knowns), list(_possible(_as_pairs(run, self._masks))), closeness)
+        masks = list(_possible(_as_pairs(run, self._masks)))
+        self._atlas = Atlas(_unlike([*knowns, *_possible(cut(knowns, run))]), masks, closeness)
         self._fused = _ordered_together(run)
         self._closeness = closeness
         self._squares: dict[int, list[KnownMask]] = {}
