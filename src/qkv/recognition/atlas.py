@@ -113,6 +113,26 @@ class _Shelf:
                 columns.append(np.concatenate([ends, sheet.sizes[None] * abs(factor)]))
         return np.concatenate(columns, axis=1)
 
+    @cached_property
+    def directions(self) -> tuple[list[tuple[_Sheet, int]], Array]:
+        """Each part that is no zeros, and the ends of `ends` of it at length one."""
+        parts, columns = [], [np.empty((3, 0))]
+        for sheet in self.sheets:
+            chosen = np.flatnonzero((sheet.lengths > 0) & np.isfinite(sheet.lengths))
+            parts += [(sheet, int(part)) for part in chosen]
+            ends = [sheet.ordered[chosen, 0], sheet.ordered[chosen, -1], sheet.sizes[chosen]]
+            columns.append(np.stack(ends) / sheet.lengths[chosen])
+        return parts, np.concatenate(columns, axis=1)
+
+    def parallel(self, ordered: Array, closeness: float) -> Iterator[tuple[_Sheet, int]]:
+        """The parts that these ordered entries of length one are a multiple of, up to their order."""
+        parts, (smallest, largest, sizes) = self.directions
+        alike = _close(smallest, ordered[0], closeness * sizes) & _close(largest, ordered[-1], closeness * sizes)
+        for row in np.flatnonzero(alike):
+            sheet, part = parts[row]
+            if _close(sheet.ordered[part] / sheet.lengths[part], ordered, closeness * sizes[row]).all():
+                yield sheet, part
+
     def like(self, ordered: Array, closeness: float) -> Iterator[tuple[_Sheet, float, int]]:
         """The rows that begin and end as these ordered entries do: that alone rules most out."""
         smallest, largest, sizes = self.ends
@@ -164,18 +184,12 @@ class Atlas:
         ordered, length = np.sort(small, axis=None), float(np.linalg.norm(small))
         if length == 0:
             return None
-        shelf = self._shelves.get(small.size)
-        for sheet in () if shelf is None else shelf.sheets:
-            for sign, entries in ((1, ordered), (-1, -ordered[::-1])):
-                with np.errstate(all="ignore"):
-                    factors = np.where(
-                        sheet.lengths > 0, length / sheet.lengths, np.nan
-                    )  # nothing is a multiple of zeros
-                    off = np.abs(sheet.ordered - entries / factors[:, None]).max(axis=1)
-                for part in map(int, np.flatnonzero(off <= self._closeness * sheet.sizes)):
-                    factor = sign * float(factors[part])
-                    for names in self._arranged(sheet, part, small / factor):
-                        return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor)
+        shelf = self._shelves.get(small.size, _Shelf())
+        for sign, entries in ((1, ordered), (-1, -ordered[::-1])):
+            for sheet, part in shelf.parallel(entries / length, self._closeness):
+                factor = sign * length / float(sheet.lengths[part])
+                for names in self._arranged(sheet, part, small / factor):
+                    return Found(sheet.known, _spread(names, kept, array.ndim), sheet.place(part), factor)
         return None
 
     def _equal(self, sheet: _Sheet, part: int, small: Array) -> list[Names]:
