@@ -27,7 +27,7 @@ def softmax_over_keys(
         ShapeError: the mask does not broadcast to the scores.
     """
     if mask is not None:
-        _check(mask, attn_scores)
+        check_mask(mask, tuple(attn_scores.shape))
     if causal:
         query_len, key_len = attn_scores.shape[-2:]
         earlier = torch.ones(query_len, key_len, dtype=torch.bool, device=attn_scores.device)
@@ -40,16 +40,22 @@ def softmax_over_keys(
     return attn_weights.masked_fill(~mask, 0.0)  # batch query key
 
 
-def _check(mask: Tensor, attn_scores: Tensor) -> None:
+def check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
+    """Nothing, where the mask is boolean and broadcasts to scores of this shape.
+
+    Raises:
+        TypeError: it is not boolean.
+        ShapeError: it does not broadcast.
+    """
     if mask.dtype != torch.bool:
         raise TypeError(
             f"mask has dtype {mask.dtype}, and must be torch.bool with True = may attend.\n"
             "For zeros and ones write mask.bool(); for an additive mask, mask == 0; for one that hides, ~hidden."
         )
-    given, wanted = tuple(mask.shape), tuple(attn_scores.shape)
-    aligned = zip(reversed(given), reversed(wanted), strict=False)
-    if len(given) > len(wanted) or any(size not in (1, axis) for size, axis in aligned):
+    given = tuple(mask.shape)
+    aligned = zip(reversed(given), reversed(scores), strict=False)
+    if len(given) > len(scores) or any(size not in (1, axis) for size, axis in aligned):
         raise ShapeError(
-            f"mask has shape {given}, and must broadcast to the scores, {wanted}: batch, head, query, key.\n"
+            f"mask has shape {given}, and must broadcast to the scores, {scores}: batch, head, query, key.\n"
             "For one row of keys per sequence write mask[:, None, None, :]; for one matrix per sequence, mask[:, None]."
         )

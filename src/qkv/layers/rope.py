@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from qkv.errors import SpecError, nearest
+from qkv.positions import Rope
 from qkv.vocabulary import Pairing
 
 
@@ -48,15 +49,49 @@ def rotate(
         SpecError: see `check_rope`.
     """
     check_rope(heads.shape[-1], pairing)
-    tokens, head_dim = heads.shape[-2:]
-    # The angles are never in half precision, where position 2049 does not even exist.
-    exact = torch.promote_types(heads.dtype, torch.float32)
-    position = torch.arange(first_position, first_position + tokens, dtype=exact, device=heads.device)  # token
-    frequency = base ** (-torch.arange(0, head_dim, 2, dtype=exact, device=heads.device) / head_dim)  # pair
-    angle = position[:, None] * frequency  # token pair
+    return turned(heads, first_position, Rope(pairing, base))  # batch token head_dim
 
-    pairs, axis = ((2, -1), -2) if pairing == "halves" else ((-1, 2), -1)
-    x, y = heads.to(exact).unflatten(-1, pairs).unbind(axis)  # batch token pair, twice
-    cos, sin = angle.cos(), angle.sin()  # token pair
-    turned = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=axis)  # batch token 2 pair, or pair 2
-    return turned.flatten(-2).to(heads.dtype)  # batch token head_dim
+
+def turned(
+    heads: Float[Tensor, "*batch token head_dim"], first_position: int, rope: Rope
+) -> Float[Tensor, "*batch token head_dim"]:
+    """Every query or key, turned as `rope` says: its first `rope.dims` channels, at scaled frequencies.
+
+    Args:
+        heads: queries or keys, split into heads.
+        first_position: where the first token stands; the others follow it.
+        rope: pairing, base, channels and scaling.
+    """
+    tokens, head_dim = heads.shape[-2:]
+    # In half precision position 2049 does not even exist, and in single precision the angle at 100,000 is off by 0.004.
+    # Hence the frequencies are no buffer either, which `.half()` would round.
+    place = heads.device if heads.device.type != "mps" else torch.device("cpu")
+    position = torch.arange(first_position, first_position + tokens, dtype=torch.float64, device=place)  # token
+    frequency = torch.tensor(rope.frequencies(head_dim), dtype=torch.float64, device=place)  # pair
+    angle = position[:, None] * frequency  # token pair
+    exact = torch.promote_types(heads.dtype, torch.float32)
+    cos, sin = (rope.attention_factor * wave.to(heads.device, exact) for wave in (angle.cos(), angle.sin()))
+
+    pairs, axis = ((2, -1), -2) if rope.pairing == "halves" else ((-1, 2), -1)
+    turning, rest = heads.split([2 * len(frequency), head_dim - 2 * len(frequency)], dim=-1)
+    x, y = turning.to(exact).unflatten(-1, pairs).unbind(axis)  # batch token pair, twice
+    both = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=axis)  # batch token 2 pair, or pair 2
+    return torch.cat([both.flatten(-2).to(heads.dtype), rest], dim=-1)  # batch token head_dim
+
+
+def as_rope(rope: Rope | Pairing | None, head_dim: int) -> Rope | None:
+    """The rope that was asked for, with all it says; a pairing alone turns all channels, on base 10000.
+
+    Raises:
+        SpecError: it can't turn heads of this size, or no such pairing is known.
+    """
+    if rope is None:
+        return None
+    pairing = rope if isinstance(rope, str) else rope.pairing
+    dims = None if isinstance(rope, str) else rope.dims
+    if dims is not None and dims > head_dim:
+        raise SpecError(
+            f"rope turns the first {dims} channels, and head_dim={head_dim}.\nWrite dims={head_dim // 2 * 2}."
+        )
+    check_rope(head_dim if dims is None else dims, pairing)
+    return Rope(pairing) if isinstance(rope, str) else rope

@@ -1,0 +1,77 @@
+"""The mask of a call: a layer's own, and the one that is handed over, in the form in which `attend` takes both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from qkv.layers.masked_softmax import check_mask
+from qkv.masks import And, Everything, Mask, SlidingWindow, causal as causal_mask, window as window_mask
+
+
+class CallMask(NamedTuple):
+    """What `attend` gets.
+
+    Attributes:
+        mask: who may attend to whom.
+        bias: minus infinity where a tensor hides what `mask` allows, else 0; or None.
+    """
+
+    mask: Mask | Tensor | None
+    bias: Tensor | None = None
+
+
+def own_mask(causal: bool, window: int | None, mask: Mask | None) -> Mask:
+    """The mask of a layer: what all of the three allow."""
+    rules = [causal_mask()] if causal else []
+    rules += [] if window is None else [window_mask(window)]
+    rules += [] if mask is None else [mask]
+    return reduce(and_, rules) if rules else Everything()
+
+
+def is_causal(mask: Mask) -> bool:
+    """Whether no token attends to a later one, by what is joined in the mask."""
+    return any(rule == causal_mask() for rule in _joined(mask))
+
+
+def window_of(mask: Mask) -> int | None:
+    """How many keys a token sees at most on either side, by what is joined in the mask; None means all."""
+    return min((rule.size for rule in _joined(mask) if isinstance(rule, SlidingWindow)), default=None)
+
+
+def _joined(mask: Mask) -> Iterator[Mask]:
+    if isinstance(mask, And):
+        yield from _joined(mask.left)
+        yield from _joined(mask.right)
+    else:
+        yield mask
+
+
+def call_mask(own: Mask, given: Mask | Tensor | None, scores: tuple[int, int, int, int], first: int) -> CallMask:
+    """The mask of one call.
+
+    Args:
+        own: the layer's.
+        given: what was handed over, over all keys since position 0; or None.
+        scores: how many sequences, heads, queries and keys there are, the keys before `first` among them.
+        first: position of the first key that is still there.
+
+    Raises:
+        TypeError: a tensor is not boolean.
+        ShapeError: it does not broadcast to the scores.
+    """
+    if isinstance(given, Tensor):
+        check_mask(given, scores)
+        table = given[(None,) * (4 - given.ndim)]
+        table = table[..., first:] if table.shape[-1] > 1 else table  # batch head query key
+        if own == Everything():
+            return CallMask(table)
+        hidden = torch.zeros(table.shape, device=table.device).masked_fill(~table, -torch.inf)
+        return CallMask(own.shifted(-first) if first else own, hidden)
+    rule = own if given is None else given if own == Everything() else own & given
+    return CallMask(rule.shifted(-first) if first else rule)
