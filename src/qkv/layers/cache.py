@@ -40,8 +40,8 @@ class Cache(ABC):
 
     _window: int | None = None
     """How many keys a query sees at most, itself included; None means all."""
-    _kept: int | None = None
-    """How many keys are kept for later calls; None means all."""
+    _spare: int = 0
+    """How many keys beyond these are kept."""
 
     def __init__(self) -> None:
         self._key: Tensor | None = None  # batch kv_head room head_dim
@@ -75,7 +75,7 @@ class Cache(ABC):
             raise SpecError(
                 f"rewind({tokens}): the next query would stand at position {self.length - tokens} and see keys from "
                 f"{needed} on, and those before {self.first} are gone.\n"
-                f"Make the cache with room to go back: RingCache({self._window}, spare={tokens})."
+                f"Make the cache with room to go back: RingCache({self._window}, spare={self._spare + self.first - needed})."
             )
         self._length -= tokens
         self._stop -= tokens
@@ -105,8 +105,8 @@ class Cache(ABC):
         self._length += count
         seen = slice(self._start if self._window is None else max(self._start, before - self._window + 1), self._stop)
         held = Held(self._key[:, :, seen], self._value[:, :, seen], self.length - (self._stop - seen.start))
-        if self._kept is not None:
-            self._start = max(self._start, self._stop - self._kept)
+        if self._window is not None:
+            self._start = max(self._start, self._stop - self._window - self._spare)
         return held
 
     def must_serve(self, mask: Mask, count: int) -> None:
@@ -205,13 +205,13 @@ class RingCache(Cache):
 
     def __init__(self, window: int, *, spare: int = 0) -> None:
         super().__init__()
-        self.window, self.spare = _counting("window", window, 1), _counting("spare", spare, 0)
-        self._window, self._kept = self.window, self.window + self.spare
+        self._window, self._spare = _counting("window", window, 1), _counting("spare", spare, 0)
 
     def _room_for(self, tokens: int, room: int) -> int:
         # What is kept moves to the front of new memory when it has reached the end: once in so many tokens, and nothing
         # has to be put in order for a step. A longer chunk has room of its own, which goes with the next tokens.
-        return max(tokens, self.window + self.spare + max(self.window // 2, 16))
+        assert self._window is not None
+        return max(tokens, self._window + self._spare + max(self._window // 2, 16))
 
 
 def _sizes(x: Tensor) -> tuple[int, int, int]:
