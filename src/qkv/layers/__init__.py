@@ -12,7 +12,12 @@ from qkv.layers.cache import (
     RingCache as RingCache,
 )
 from qkv.layers.causal import CausalAttention as CausalAttention
-from qkv.layers.conversion import from_torch as from_torch
+from qkv.layers.conversion import (
+    from_module as from_module,
+    from_torch as from_torch,
+    into_module as into_module,
+    to_torch as to_torch,
+)
 from qkv.layers.latent_attention import LatentAttention as LatentAttention
 from qkv.layers.masked_softmax import softmax_over_keys as softmax_over_keys
 from qkv.layers.multi_head import MultiHeadAttention as MultiHeadAttention

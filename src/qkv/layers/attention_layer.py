@@ -30,7 +30,7 @@ class Attention(nn.Module):
     query stands at the last key. A query that may attend to nothing gets the bias of `out_proj`, or zero.
 
     Args:
-        embed_dim: numbers in the vector of a token, coming in and going out.
+        embed_dim: numbers in the vector of a token that comes in.
         num_heads: query heads.
         num_kv_heads: key and value heads, each shared by a group of query heads; None means `num_heads`.
         head_dim: numbers in a query or key; None means `embed_dim / num_heads`.
@@ -39,6 +39,7 @@ class Attention(nn.Module):
         vdim: numbers in what the values are made from; None means `kdim`.
         bias: the projections add a trainable constant.
         out_bias: so does `out_proj`; None means as `bias` says.
+        out_dim: numbers in the vector that goes out; None means `embed_dim`.
         out_proj: the heads go through an output projection; without it they come out side by side.
         qk_norm: query and key are divided by their root mean square, per `head` or over the `width` of all heads.
         norm_eps: what is added to the mean square.
@@ -69,6 +70,7 @@ class Attention(nn.Module):
         vdim: int | None = None,
         bias: bool = False,
         out_bias: bool | None = None,
+        out_dim: int | None = None,
         out_proj: bool = True,
         qk_norm: Literal["head", "width"] | None = None,
         norm_eps: float = 1e-6,
@@ -103,7 +105,7 @@ class Attention(nn.Module):
         )
         self.sinks = nn.Parameter(torch.zeros(num_heads)) if sinks else None
         self.out_proj = (
-            nn.Linear(num_heads * self.value_dim, embed_dim, bias=bias if out_bias is None else out_bias)
+            nn.Linear(num_heads * self.value_dim, out_dim or embed_dim, bias=bias if out_bias is None else out_bias)
             if out_proj
             else nn.Identity()
         )

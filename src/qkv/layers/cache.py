@@ -72,10 +72,11 @@ class Cache(ABC):
             raise SpecError(f"rewind({tokens}): the cache has seen {self.length} tokens. Write 0 to {self.length}.")
         needed = 0 if self._window is None else max(0, self.length - tokens - self._window + 1)
         if self.first > needed:
+            spare = self._spare + self.first - needed
             raise SpecError(
                 f"rewind({tokens}): the next query would stand at position {self.length - tokens} and see keys from "
                 f"{needed} on, and those before {self.first} are gone.\n"
-                f"Make the cache with room to go back: RingCache({self._window}, spare={self._spare + self.first - needed})."
+                f"Make the cache with room to go back: RingCache({self._window}, spare={spare})."
             )
         self._length -= tokens
         self._stop -= tokens
@@ -206,12 +207,12 @@ class RingCache(Cache):
     def __init__(self, window: int, *, spare: int = 0) -> None:
         super().__init__()
         self._window, self._spare = _counting("window", window, 1), _counting("spare", spare, 0)
+        self._room = window + spare + max(window // 2, 16)
 
     def _room_for(self, tokens: int, room: int) -> int:
         # What is kept moves to the front of new memory when it has reached the end: once in so many tokens, and nothing
         # has to be put in order for a step. A longer chunk has room of its own, which goes with the next tokens.
-        assert self._window is not None
-        return max(tokens, self._window + self._spare + max(self._window // 2, 16))
+        return max(tokens, self._room)
 
 
 def _sizes(x: Tensor) -> tuple[int, int, int]:
