@@ -1,3 +1,4 @@
-"""Attention to use: `attend`, which lowers masks onto the kernels that torch has, and says which."""
+"""Attention to use: `attend`, which lowers masks onto the kernels that torch has, and `plan`, which says how."""
 
-from qkv.compute.attention import attend as attend
+from qkv.compute.attention import attend as attend, plan as plan
+from qkv.compute.planning import Plan as Plan

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from qkv.errors import ShapeError, SpecError, nearest
-from qkv.masks import Everything, Mask, QueryOffset, parse_mask
+from qkv.masks import Documents, Everything, Mask, Padding, QueryOffset, parse_mask
 from qkv.masks.places import position_of_first
 from qkv.positions.alibi import alibi_slopes
 
@@ -119,6 +119,10 @@ def read_arguments(
     _check_sizes(query, key, value)
     sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     rule, table = _masks(mask, sizes, query)
+    for part in rule.parts():
+        if part in (Documents(), Padding()):
+            given = "ids" if part == Documents() else "lengths"
+            _refuse(f"mask {rule} says nothing of which {part} there are; write qkv.{part}({given}) & ...")
     rule.must_fit(sizes[3], batch=sizes[0], num_heads=sizes[1])
     if softcap is not None and not 0 < softcap < math.inf:
         _refuse(f"softcap is {softcap}, and must be above 0: no score goes beyond it. Without a cap, leave it out")

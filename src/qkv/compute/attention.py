@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from qkv.compute.arguments import EmptyRow, Precision, read_arguments
-from qkv.compute.composite import composite
+from qkv.compute.arguments import Arguments, EmptyRow, Precision, read_arguments
+from qkv.compute.composite import Attended, composite, empty_rows
+from qkv.compute.planning import Plan, plan_of
+from qkv.compute.tiled import Work, tiled
+from qkv.errors import SpecError, nearest
 from qkv.masks import Mask, QueryOffset
 
 
@@ -30,14 +37,105 @@ def attend(
     return_weights: bool | None = None,
     precision: Precision = "same",
 ) -> Tensor | tuple[Tensor, ...]:
-    """The context vectors, ``(batch, head, query, value_dim)``."""
+    """The context vectors, ``(batch, head, query, value_dim)``; in the order of their names, what else is asked for.
+
+    Gradients flow to query, key, value, bias and sinks, as often as wanted. A key that a mask hides must hold finite
+    numbers all the same, unless it is hidden from a whole block of queries: kernels multiply it by a weight of zero.
+
+    Args:
+        query: ``(batch, head, query, head_dim)``; ``(batch, query, head_dim)`` and ``(query, head_dim)`` are one head.
+        key: ``(batch, kv_head, key, head_dim)``. Query head ``h`` has the key head ``h // (heads / kv_heads)``.
+        value: ``(batch, kv_head, key, value_dim)``.
+        mask: who may attend to whom: ``qkv.causal() & qkv.window(256)``, the same as text, or booleans, True = may
+            attend, that broadcast to ``(batch, head, query, key)``.
+        bias: what is added to the scores, broadcasting likewise.
+        scale: what the scores are multiplied by; None means ``1 / sqrt(head_dim)``.
+        softcap: ``softcap * tanh(scores / softcap)`` in place of the scores, before anything is added.
+        sinks: for each query head the score of a key that takes part in the softmax and has no value, ``(head,)``.
+        alibi: True, or a slope for each query head: ``-slope * |query - key|`` is added to the scores.
+        query_offset: position of the first query, keys starting at 0: a number, ``top_left`` for 0, or
+            ``bottom_right``, which None means too: the last query stands at the last key.
+        dropout_p: share of the weights that is set to zero, the rest being scaled up. Pass 0 in evaluation.
+        empty_row: what a query gets that may attend to nothing: ``zero``, ``nan``, or ``uniform``, the mean of all
+            values.
+        return_lse: whether the natural log of what the weights were divided by is given too, ``(batch, head, query)``,
+            the sink's share included; minus infinity for an empty row.
+        return_weights: whether the weights are given too, ``(batch, head, query, key)``, before dropout. They take the
+            memory that this function is there to save.
+        precision: ``same`` computes scores in float32 or the query's float64; ``high`` in float64; ``low`` lets the
+            matrix products round to the query's dtype, which is faster for bfloat16 on some CPUs, and less exact.
+
+    Raises:
+        ShapeError: two of them don't fit; the message names the axis.
+        SpecError: a value that can't be meant.
+    """
     given = read_arguments(
         query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
     )
-    kept = torch.rand(given.batch, given.num_heads, given.query_len, given.key_len) >= dropout_p if dropout_p else None
-    attended = composite(given, kept)
+    attended = _attended(given, plan_of(given, weights=bool(return_weights)))
     output = attended.output.reshape(*query.shape[:-1], value.shape[-1])
-    extra = [attended.lse] if return_lse else []
-    if return_weights and attended.weights is not None:
-        extra.append(attended.weights)
+    extra: list[Tensor] = [attended.lse.reshape(query.shape[:-1])] if return_lse else []
+    if return_weights:
+        assert attended.weights is not None
+        extra.append(attended.weights.reshape(*query.shape[:-1], key.shape[-2]))
     return (output, *extra) if extra else output
+
+
+def plan(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Plan:
+    """How `attend` would compute the same call. Nothing is computed.
+
+    Args:
+        query: as `attend` has it.
+        key: the same.
+        value: the same.
+        options: what else `attend` would be given.
+
+    Raises:
+        ShapeError: as `attend` does.
+        SpecError: as `attend` does.
+    """
+    if unknown := options.keys() - inspect.signature(attend).parameters.keys():
+        name = min(unknown)
+        raise SpecError(f"attend has no argument {name!r}; {nearest(name, inspect.signature(attend).parameters)}")
+    weights = options.pop("return_weights", None)
+    options.pop("return_lse", None)
+    return plan_of(read_arguments(query, key, value, **options), weights=bool(weights))
+
+
+def _attended(given: Arguments, plan: Plan) -> Attended:
+    if plan.kernel == "composite":
+        kept = None
+        if given.dropout_p:
+            sizes = (given.batch, given.num_heads, given.query_len, given.key_len)
+            kept = torch.rand(sizes, device=given.query.device) >= given.dropout_p
+        return composite(given, kept)
+    value_dim = given.value.shape[3]
+    fused = plan.kernel == "flash"
+    seed = int(torch.randint(2**62, ())) if given.dropout_p else 0
+    output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, seed))
+    output = output[..., :value_dim]
+    if given.empty_row != "zero":
+        output = output.where(~empty_rows(lse)[..., None], _of_empty_rows(given))
+    return Attended(output, lse)
+
+
+def _of_one_size(given: Arguments) -> Arguments:
+    """The arguments with heads of one size for query, key and value, and their channels side by side."""
+    head_dim, value_dim = given.query.shape[3], given.value.shape[3]
+    longest = max(head_dim, value_dim)
+    query, key, value = (
+        functional.pad(x, (0, longest - x.shape[3]))
+        if x.shape[3] < longest
+        else x
+        if x.stride(3) == 1
+        else x.contiguous()
+        for x in (given.query, given.key, given.value)
+    )
+    return replace(given, query=query, key=key, value=value)
+
+
+def _of_empty_rows(given: Arguments) -> Tensor:
+    """What a query gets that may attend to nothing."""
+    if given.empty_row == "nan" or given.key_len == 0:
+        return given.value.new_full((), torch.nan if given.empty_row == "nan" else 0.0)
+    return given.value.mean(2, keepdim=True).repeat_interleave(given.group_size, 1)

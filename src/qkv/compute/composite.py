@@ -50,23 +50,19 @@ def composite(given: Arguments, kept: Tensor | None = None) -> Attended:
     lse = log_sum_exp(given, attn_scores)
     attn_weights = torch.exp(attn_scores - finite(lse)[..., None])
     empty = empty_rows(lse)[..., None]
-    if given.empty_row != "zero":
-        fill = torch.nan if given.empty_row == "nan" else 1 / max(given.key_len, 1)
-        attn_weights = attn_weights.masked_fill(empty, fill)
+    if given.empty_row == "uniform":
+        attn_weights = attn_weights.masked_fill(empty, 1 / max(given.key_len, 1))
     used = attn_weights if kept is None else attn_weights * kept / (1 - given.dropout_p)
     output = (used.unflatten(1, (given.num_kv_heads, given.group_size)) @ value).flatten(1, 2)
-    if given.empty_row == "nan":
-        output = output.masked_fill(empty, torch.nan)  # also where there is no key at all
+    if given.empty_row == "nan":  # only now: a gradient would be NaN that went through NaN
+        output, attn_weights = (x.masked_fill(empty, torch.nan) for x in (output, attn_weights))
     dtype = given.query.dtype
     return Attended(output.to(dtype), lse, attn_weights.to(dtype))
 
 
 def precise(given: Arguments) -> torch.dtype:
     """What the scores are computed in."""
-    dtype = given.query.dtype
-    if given.precision == "low":
-        return dtype
-    return torch.float64 if given.precision == "high" else torch.promote_types(dtype, torch.float32)
+    return torch.float64 if given.precision == "high" else torch.promote_types(given.query.dtype, torch.float32)
 
 
 def log_sum_exp(given: Arguments, attn_scores: Tensor) -> Tensor:

@@ -57,6 +57,10 @@ class Documents(Mask):
             every, some = intersection(every, one.every), union((some, one.some))
         return Reach(intersection(every, span.keys()), intersection(some, span.keys()))
 
+    def seams(self) -> set[int]:
+        """Where documents begin."""
+        return set() if self.ids is None else {start for row in self._runs for start in row.bounds[:-1]}
+
     @cached_property
     def _rows(self) -> Numbers:
         """The ids, ``(batch or 1, token)``."""

@@ -32,5 +32,9 @@ class GlobalTokens(Mask):
             span.keys() if span.first_query < self.count else first,
         )
 
+    def seams(self) -> set[int]:
+        """Where the global tokens end."""
+        return {self.count}
+
     def __str__(self) -> str:
         return f"global_tokens({self.count})"

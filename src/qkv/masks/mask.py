@@ -42,6 +42,14 @@ class Mask(ABC):
         values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
         return tuple(value for value in values if isinstance(value, Mask))
 
+    def seams(self) -> set[int]:
+        """Positions at which what the mask says changes at once, so that it pays to take the queries apart there."""
+        return set().union(*(operand.seams() for operand in self.operands()))
+
+    def within(self, span: Span) -> Mask:
+        """A mask that says the same in a span, without the parts of this one that don't matter there."""
+        return self
+
     def parts(self) -> Iterator[Mask]:
         """The mask itself and every mask it is combined from."""
         yield self
@@ -180,6 +188,11 @@ class And(Mask):
         left, right = self.left.reach(span, at), self.right.reach(span, at)
         return Reach(intersection(left.every, right.every), intersection(left.some, right.some))
 
+    def within(self, span: Span) -> Mask:
+        """The other side, where one allows everything."""
+        left, right = self.left.within(span), self.right.within(span)
+        return right if _all(left, span) else left if _all(right, span) else And(left, right)
+
     def __str__(self) -> str:
         left = f"({self.left})" if isinstance(self.left, Or) else str(self.left)
         # Python reads a & b & c from the left, so an And on the right needs its brackets to be read back as it is.
@@ -202,6 +215,11 @@ class Or(Mask):
         """Some see what either mask lets some see; all see no less than what each mask lets all see."""
         left, right = self.left.reach(span, at), self.right.reach(span, at)
         return Reach(union((left.every, right.every)), union((left.some, right.some)))
+
+    def within(self, span: Span) -> Mask:
+        """The other side, where one allows nothing."""
+        left, right = self.left.within(span), self.right.within(span)
+        return right if not left.reach(span).some else left if not right.reach(span).some else Or(left, right)
 
     def __str__(self) -> str:
         right = f"({self.right})" if isinstance(self.right, Or) else str(self.right)
@@ -242,6 +260,10 @@ class Shifted(Mask):
         """The keys that the mask reaches ``offset`` tokens before, moved on."""
         return self.of.reach(span.moved(-self.offset), at).moved(self.offset)
 
+    def seams(self) -> set[int]:
+        """The mask's own, moved on."""
+        return {seam + self.offset for seam in self.of.seams()}
+
     def must_fit(self, key_len: int | None, *, batch: int | None = None, num_heads: int | None = None) -> None:
         """Nothing; what is moved may carry numbers of any length."""
         self.of.must_fit(None, batch=batch, num_heads=num_heads)
@@ -249,3 +271,7 @@ class Shifted(Mask):
     def __str__(self) -> str:
         of = f"({self.of})" if isinstance(self.of, And | Or | Not) else str(self.of)
         return f"{of}.shifted({self.offset})"
+
+
+def _all(mask: Mask, span: Span) -> bool:
+    return mask.reach(span).every == span.keys()

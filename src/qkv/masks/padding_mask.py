@@ -44,6 +44,10 @@ class Padding(Mask):
         is_token = np.asarray(at.key_is_token)[:, 0, 0, :]
         return Reach(runs(is_token.all(axis=0), span.first_key), runs(is_token.any(axis=0), span.first_key))
 
+    def seams(self) -> set[int]:
+        """Where sequences end."""
+        return set() if self.lengths is None else set(self.lengths.array.tolist())
+
     @cached_property
     def _each(self) -> list[Padding]:
         assert self.lengths is not None

@@ -28,5 +28,9 @@ class Prefix(Mask):
         """The first ``length`` keys, whoever asks."""
         return Reach(span.keys(stop=self.length), span.keys(stop=self.length))
 
+    def seams(self) -> set[int]:
+        """Where the prefix ends."""
+        return {self.length}
+
     def __str__(self) -> str:
         return f"prefix({self.length})"

@@ -1,0 +1,197 @@
+"""Lowering: from a mask to the tiles that have to be computed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from qkv.compute.tiles import Masking, Table, Tile
+from qkv.masks import Causal, Mask, Positions, Ranges, Span
+from qkv.masks.intervals import difference, runs, size
+
+LONG = 768
+"""From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
+SHORT = 192
+"""Below so many queries a causal square is too small for cutting to pay."""
+BLOCK = 64
+"""Queries that are taken at a time where the mask is neither open nor plainly causal."""
+LEAST = 32
+"""Cuts at the seams of a mask are at least so far apart."""
+MOST_ASKED = 1 << 21
+"""A tile of more pairs than this is asked for its mask when it is computed: its table would fill the memory."""
+SCORES = 1 << 21
+"""Scores of all heads that are held at a time where a kernel holds them: 8 MiB in float32."""
+MOST_RECTANGLES = 64
+"""Rectangles of one tile. Their gradients of keys and values are held together before they are added up."""
+
+
+@lru_cache(maxsize=64)
+def lower(
+    mask: Mask, batch: int, query_len: int, key_len: int, first: int, *, plainly_causal: bool = True
+) -> tuple[Tile, ...]:
+    """The tiles that hold every pair that may attend, and few others.
+
+    Args:
+        mask: who may attend to whom.
+        batch: how many sequences there are.
+        query_len: how many queries there are.
+        key_len: how many keys there are.
+        first: position of the first query.
+        plainly_causal: whether the kernel takes plainly causal tiles without a table.
+    """
+    if not batch or not query_len or not key_len:
+        return ()
+    by_sequence, by_head = mask.varies
+    alike: dict[Mask, list[int]] = defaultdict(list)
+    for sequence in range(batch):
+        alike[mask.alone(sequence, 0) if by_sequence and not by_head else mask].append(sequence)
+    tiles: list[Tile] = []
+    for one, sequences in alike.items():
+        cut = _Cutting(one, query_len, key_len, first, plainly_causal, asked=by_head)
+        folded = _told_apart(_folded(cut.tiles()), query_len)
+        for start, stop in runs(np.isin(range(batch), sequences), 0):
+            tiles += (replace(tile, sequences=(start, stop)) for tile in folded)
+    return tuple(tiles)
+
+
+class _Cutting(NamedTuple):
+    """One sequence's scores, to be cut into tiles: queries beside keys, as indices."""
+
+    mask: Mask
+    query_len: int
+    key_len: int
+    first: int
+    plainly_causal: bool
+    asked: bool
+
+    def tiles(self) -> Iterator[Tile]:
+        """The tiles, from the first queries on."""
+        for start, stop in pairwise(self._cuts()):
+            yield from self._segment(start, stop)
+
+    def _cuts(self) -> list[int]:
+        """Where queries are taken apart because the mask changes there."""
+        cuts = [0]
+        for seam in sorted(seam - self.first for seam in self.mask.seams()):
+            if cuts[-1] + LEAST <= seam <= self.query_len - LEAST:
+                cuts.append(seam)
+        return [*cuts, self.query_len]
+
+    def _segment(self, start: int, stop: int) -> Iterator[Tile]:
+        span = self._span(start, stop)
+        every, some = self.mask.reach(span)
+        if not some:
+            return
+        rows = stop - start
+        inner = self.mask.within(span._replace(first_key=some[0][0], last_key=some[-1][1] - 1))
+        if every == some:
+            yield from (Tile(start, rows, low, high - low) for low, high in some)
+        elif isinstance(inner, Causal) and self.plainly_causal and not SHORT <= rows < LONG:
+            yield from self._triangle(start, rows, some, self.first + start + inner.ahead)
+        else:
+            for begin in range(start, stop, BLOCK):
+                yield from self._block(begin, min(begin + BLOCK, stop))
+
+    def _triangle(self, start: int, rows: int, some: Ranges, last: int) -> Iterator[Tile]:
+        """Keys up to ``last`` for the first query, and one more for each further one."""
+        low, high = some[0]
+        if last > low:
+            yield Tile(start, rows, low, min(last, high) - low)
+        if last < high:
+            before = max(low - last, 0)  # queries that see nothing yet
+            corner = max(last, low)
+            yield Tile(start + before, rows - before, corner, min(rows - before, high - corner), "causal")
+
+    def _block(self, start: int, stop: int) -> Iterator[Tile]:
+        """The tiles of some queries: one over all that any sees, or what all see apart from the rest."""
+        every, some = self.mask.reach(self._span(start, stop))
+        if not some:
+            return
+        hull: Ranges = ((some[0][0], some[-1][1]),)
+        unsure = size(hull) - size(every)
+        if size(hull) > 2 * size(some) + BLOCK or size(every) > 4 * unsure:
+            yield from (Tile(start, stop - start, low, high - low) for low, high in every)
+            hull = difference(some, every)
+        for low, high in hull:
+            yield Tile(start, stop - start, low, high - low, self._masking(start, stop, low, high))
+
+    def _masking(self, start: int, stop: int, low: int, high: int) -> Masking:
+        if self.asked or (stop - start) * (high - low) > MOST_ASKED:
+            return "asked"
+        query, key = np.arange(start, stop) + self.first, np.arange(low, high)
+        allows = self.mask.allows(Positions(query[None, None, :, None], key[None, None, None, :]))
+        allows = np.broadcast_to(allows[:1, :1], (1, 1, stop - start, high - low))[0, 0]
+        return "open" if allows.all() else Table(allows.copy())
+
+    def _span(self, start: int, stop: int) -> Span:
+        return Span(self.first + start, self.first + stop - 1, 0, self.key_len - 1)
+
+
+def capped(tiles: Iterable[Tile], most: int) -> Iterator[Tile]:
+    """The tiles in pieces of no more than so many scores in each head, down to single rows."""
+    for tile in tiles:
+        if tile.pairs <= most or tile.pairs == tile.width:
+            yield tile
+        else:
+            yield from capped(_halves(tile), most)
+
+
+def _halves(tile: Tile) -> Iterator[Tile]:
+    if tile.count > 1:
+        half = tile.count // 2
+        queries, keys = tile.queries + half * tile.query_step, tile.keys + half * tile.key_step
+        yield replace(tile, count=half)
+        yield replace(tile, count=tile.count - half, queries=queries, keys=keys)
+    elif tile.sequences[1] - tile.sequences[0] > 1:
+        middle = sum(tile.sequences) // 2
+        yield replace(tile, sequences=(tile.sequences[0], middle))
+        yield replace(tile, sequences=(middle, tile.sequences[1]))
+    else:
+        masking: Masking = "open" if tile.masking == "open" else "asked"
+        half = tile.rows // 2
+        yield replace(tile, rows=half, masking=masking)
+        yield replace(tile, queries=tile.queries + half, rows=tile.rows - half, masking=masking)
+
+
+def _folded(tiles: Iterable[Tile]) -> list[Tile]:
+    """Tiles that are alike and at equal distances as one."""
+    alike: dict[tuple[int, int, Masking], list[Tile]] = defaultdict(list)
+    for tile in tiles:
+        alike[tile.rows, tile.width, tile.masking].append(tile)
+    folded: list[Tile] = []
+    for (_, _, masking), group in alike.items():
+        if masking == "asked":
+            folded += group
+            continue
+        run = group[0]
+        for tile in group[1:]:
+            steps = tile.queries - run.queries, tile.keys - run.keys
+            wanted = steps if run.count == 1 else (run.count * run.query_step, run.count * run.key_step)
+            if run.count < MOST_RECTANGLES and steps == wanted and steps[0] >= tile.rows and steps[1] >= 0:
+                each = (run.query_step, run.key_step) if run.count > 1 else steps
+                run = replace(run, count=run.count + 1, query_step=each[0], key_step=each[1])
+            else:
+                folded.append(run)
+                run = tile
+        folded.append(run)
+    return folded
+
+
+def _told_apart(tiles: list[Tile], query_len: int) -> list[Tile]:
+    """The tiles, each told whether its queries are in no other."""
+    met = np.zeros(query_len, dtype=int)
+    for tile in tiles:
+        met[_queries_of(tile)] += 1
+    return [replace(tile, alone=bool((met[_queries_of(tile)] == 1).all())) for tile in tiles]
+
+
+def _queries_of(tile: Tile) -> np.ndarray[tuple[int, ...], np.dtype[np.int_]]:
+    """The indices of its queries."""
+    starts = tile.queries + tile.query_step * np.arange(tile.count)
+    return (starts[:, None] + np.arange(tile.rows)).ravel()

@@ -1,0 +1,142 @@
+"""Planning: which kernel computes what of the scores, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from qkv.compute import flash
+from qkv.compute.arguments import Arguments
+from qkv.compute.lowering import SCORES, capped, lower
+from qkv.compute.tiles import Tile
+
+Kernel = Literal["flash", "blockwise", "composite"]
+
+SPLIT = 2048
+"""Keys are shared out to idle threads in parts no shorter than this."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one call of `attend` is computed.
+
+    Attributes:
+        kernel: ``flash`` is torch's fused kernel, ``blockwise`` plain operations on one tile at a time, ``composite``
+            plain operations on all the scores.
+        tiles: what of the scores is made; empty for ``composite``, which makes all.
+        share: the share of all scores that is made.
+        reasons: why this kernel, and what else there is to say; a sentence each.
+    """
+
+    kernel: Kernel
+    tiles: tuple[Tile, ...]
+    share: float
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The plan in words."""
+        calls = sum(1 for tile in self.tiles for _ in tile.calls())
+        how = {
+            "flash": f"torch's fused CPU kernel, {_counted(calls, 'call')}",
+            "blockwise": f"plain operations, one tile at a time, {_counted(calls, 'tile')}",
+            "composite": "plain operations on all the scores",
+        }[self.kernel]
+        skipped = 1 - self.share
+        work = f"{skipped:.1%} of the scores are skipped" if skipped else "all scores are made"
+        return "\n".join([f"{how}; {work}", *(f"- {reason}" for reason in self.reasons)])
+
+
+def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
+    """The plan for a call.
+
+    Args:
+        given: the call.
+        weights: whether the weights are wanted.
+    """
+    reasons = _why_composite(given, weights)
+    if reasons:
+        return Plan("composite", (), 1.0, tuple(reasons))
+    reasons = _why_blockwise(given)
+    fused = not reasons
+    added = given.slopes is not None or given.bias is not None or given.table is not None
+    tiles = lower(
+        given.mask, given.batch, given.query_len, given.key_len, given.first, plainly_causal=fused and not added
+    )
+    if fused and not reasons:
+        reasons = _remarks(given)
+    tiles = tuple(_split(given, tiles))
+    if not fused or given.bias is not None or given.table is not None:
+        tiles = tuple(capped(tiles, SCORES // given.num_heads))
+    pairs = given.batch * given.query_len * given.key_len
+    share = sum(tile.pairs for tile in tiles) / pairs if pairs else 0.0
+    return Plan("flash" if fused else "blockwise", tiles, share, tuple(reasons))
+
+
+def _why_composite(given: Arguments, weights: bool) -> list[str]:
+    reasons = []
+    if weights:
+        reasons.append("the weights are wanted: no fused kernel gives them")
+    if any(_in_transform(x) for x in given.tensors):
+        reasons.append("a forward-mode derivative or a transform of torch.func is going on: fused kernels have none")
+    if torch.compiler.is_compiling():
+        reasons.append("torch.compile is at work: it makes kernels of plain operations")
+    if 0 in (given.query.shape[3], given.value.shape[3]):
+        reasons.append("heads without channels: there is nothing to compute")
+    return reasons
+
+
+def _in_transform(x: Tensor) -> bool:
+    """Whether a tensor is what torch.func or forward-mode differentiation works with."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return True
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None if torch._C._is_fwd_grad_enabled() else False
+
+
+def _why_blockwise(given: Arguments) -> list[str]:
+    reasons = []
+    if given.query.device.type != "cpu":
+        reasons.append(f"on {given.query.device}: torch's fused CPU kernel isn't there")
+    elif not flash.available():
+        reasons.append(f"torch {torch.__version__} has no fused CPU kernel of the form that is known here")
+    if given.softcap is not None:
+        reasons.append("softcap: no fused CPU kernel has it")
+    if given.dropout_p:
+        reasons.append("dropout: no fused CPU kernel has it; what is dropped is drawn again for the gradients")
+    if given.precision != "same":
+        reasons.append(f"precision={given.precision!r}: the fused kernel has its own")
+    return reasons
+
+
+def _remarks(given: Arguments) -> list[str]:
+    remarks = []
+    if given.value.shape[3] != given.query.shape[3]:
+        remarks.append(
+            f"value_dim {given.value.shape[3]} is not head_dim {given.query.shape[3]}: the shorter are padded; "
+            "F.scaled_dot_product_attention would have taken the unfused path"
+        )
+    if given.bias is not None and given.bias.requires_grad:
+        remarks.append("the gradient of the bias is computed in plain operations: the fused kernel gives none")
+    return remarks
+
+
+def _split(given: Arguments, tiles: tuple[Tile, ...]) -> list[Tile]:
+    """The tiles, an open one of few rows with its keys shared out to threads that would be idle."""
+    split: list[Tile] = []
+    for tile in tiles:
+        busy = (tile.sequences[1] - tile.sequences[0]) * tile.count * given.num_kv_heads
+        parts = min(torch.get_num_threads() // max(busy, 1), tile.width // SPLIT)
+        if parts < 2 or tile.masking != "open" or tile.rows > flash.FEW_ROWS or tile.count > 1:
+            split.append(tile)
+            continue
+        size, rest = divmod(tile.width, parts)
+        split.append(replace(tile, width=size, count=parts, key_step=size, alone=False))
+        if rest:
+            split.append(replace(tile, keys=tile.keys + tile.width - rest, width=rest, alone=False))
+    return split
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
