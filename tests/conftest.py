@@ -18,7 +18,9 @@ _EARLY = sorted(name for name in sys.modules if name.partition(".")[0] == "qkv")
 if _EARLY:
     raise RuntimeError(f"types and shapes go unchecked in {', '.join(_EARLY)}: imported before tests/conftest.py")
 
-CHECKED = [f"qkv.{name}" for name in ("layers", "masks", "positions", "oracle", "shapes", "spec")]
+CHECKED = [
+    f"qkv.{name}" for name in ("layers", "masks", "model.language_model", "positions", "oracle", "shapes", "spec")
+]
 install_import_hook(CHECKED, "runtime_types.check")
 
 # A shared machine may pause a test past any deadline. With CI set, hypothesis draws the same examples every time.
