@@ -76,14 +76,19 @@ def test_a_ring_of_the_windows_size_or_more_gives_what_all_keys_give(
 
 
 @pytest.mark.parametrize("steps", [[17], [1] * 17, [5, 1, 1, 7, 3]], ids=str)
-@pytest.mark.parametrize("options", [{}, {"query_latent_dim": 7, "rope": "adjacent"}, {"rope": None}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"query_latent_dim": 7, "rope": "adjacent"}, {"rope": None}, {"mask": qkv.window(4)}],
+    ids=str,
+)
 def test_a_latent_layer_gives_the_same_by_its_latent_vectors(steps: list[int], options: dict[str, Any]) -> None:
     layer, x = LatentAttention(EMBED, 3, **{**LATENT, **options}).double(), tokens(2, 17, EMBED)
     randomise(layer)
     cache = layer.new_cache()
     torch.testing.assert_close(in_chunks(layer, x, steps, cache), layer(x), rtol=0, atol=1e-12)
     held = cache.append(torch.zeros(2, 1, 1, 13).double(), torch.zeros(2, 1, 1, 0).double())
-    assert held.key.shape == (2, 1, 18, 13), "so many numbers a token, for all heads and both key and value"
+    kept = 4 if "mask" in options else 18
+    assert held.key.shape == (2, 1, kept, 13), "so many numbers a token, for all heads and both key and value"
     assert held.value.numel() == 0
 
 

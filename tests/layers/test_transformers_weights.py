@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import qkv
 from drawn_layers import randomise
 from qkv.errors import SpecError
-from qkv.layers import Attention, from_module, into_module
+from qkv.layers import Attention, LatentAttention, from_module, into_module
 from qkv.masks import Mask
 from qkv.positions import Rope
 from qkv.spec import spec_from_config
@@ -89,6 +89,48 @@ def test_weights_are_read_and_written(family: Family) -> None:
     randomise(layer)
     into_module(layer, module)
     torch.testing.assert_close(layer(x), family.output(module, x, layer.mask), rtol=0, atol=3e-6)
+
+
+DEEPSEEKS = {
+    "q_a_proj": "q_proj.0",
+    "q_a_layernorm": "q_proj.1",
+    "q_b_proj": "q_proj.2",
+    "kv_a_proj_with_mqa": "kv_down",
+    "kv_a_layernorm": "kv_norm",
+    "kv_b_proj": "kv_up",
+    "o_proj": "out_proj",
+}
+"""What the parts of deepseek's latent attention are called in the layer here."""
+
+
+@pytest.mark.parametrize("query_latent_dim", [None, 7])
+@pytest.mark.parametrize("adjacent", [False, True])
+def test_latent_attention_is_deepseeks(query_latent_dim: int | None, adjacent: bool) -> None:
+    ranks = {"kv_lora_rank": 9, "q_lora_rank": query_latent_dim, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4}
+    family = Family(
+        "deepseek_v3", "DeepseekV3", {**ranks, "rope_interleave": adjacent, "v_head_dim": 10, "num_key_value_heads": 6}
+    )
+    module = family.module()
+    layer = LatentAttention(
+        48,
+        6,
+        latent_dim=9,
+        query_latent_dim=query_latent_dim,
+        head_dim=8,
+        rope_dim=4,
+        value_dim=10,
+        causal=True,
+        rope="adjacent" if adjacent else "halves",
+    ).double()
+    named = {name.rpartition(".")[0]: array for name, array in module.state_dict().items()}
+    layer.load_state_dict({f"{DEEPSEEKS.get(name, name)}.weight": array for name, array in named.items()})
+    x = torch.randn(2, 12, 48, dtype=torch.float64)
+    expected = family.output(module, x, layer.mask)
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=3e-6)
+    cache = layer.new_cache()
+    with torch.no_grad():
+        chunks = torch.cat([layer(chunk, cache=cache) for chunk in x.split([5, 1, 6], dim=1)], dim=1)
+    torch.testing.assert_close(chunks, expected, rtol=0, atol=3e-6)
 
 
 def test_an_option_that_differs_is_named() -> None:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from qkv.compute import attend
 from qkv.errors import SpecError
-from qkv.layers.cache import Cache, FixedCache, GrowingCache, Held, RingCache
-from qkv.layers.call_masks import call_mask, is_causal, own_mask, window_of
+from qkv.layers.cache import Cache, Held
 from qkv.layers.fused_projections import split_fused_projections
 from qkv.layers.head_sizes import checked_group_size, checked_head_dim
+from qkv.layers.own_masks import call_mask, is_causal, new_cache, own_mask, window_of
 from qkv.layers.rope import as_rope, turned
 from qkv.layers.spec_options import options_of
 from qkv.masks import Mask
@@ -132,9 +132,7 @@ class Attention(nn.Module):
             max_length: the most tokens that it has to hold.
             spare: how many tokens a ring lets be taken back; the others let all.
         """
-        if max_length is not None:
-            return FixedCache(max_length)
-        return GrowingCache() if self.window is None else RingCache(self.window, spare=spare)
+        return new_cache(self.mask, max_length, spare)
 
     def attention_weights(
         self,

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from qkv.compute import attend
-from qkv.layers.cache import Cache, FixedCache, GrowingCache
-from qkv.layers.call_masks import call_mask, own_mask
+from qkv.layers.cache import Cache
+from qkv.layers.own_masks import call_mask, new_cache, own_mask
 from qkv.layers.rope import as_rope, turned
 from qkv.masks import Mask
 from qkv.positions import Rope
@@ -84,9 +84,9 @@ class LatentAttention(nn.Module):
         self.kv_up = nn.Linear(latent_dim, num_heads * (head_dim + self.value_dim), bias=False)
         self.out_proj = nn.Linear(num_heads * self.value_dim, embed_dim, bias=False)
 
-    def new_cache(self, max_length: int | None = None) -> Cache:
-        """An empty cache for this layer: fixed for a `max_length`, else one that grows."""
-        return GrowingCache() if max_length is None else FixedCache(max_length)
+    def new_cache(self, max_length: int | None = None, *, spare: int = 0) -> Cache:
+        """An empty cache for this layer, as `Attention.new_cache` makes it."""
+        return new_cache(self.mask, max_length, spare)
 
     def forward(
         self,
@@ -112,13 +112,14 @@ class LatentAttention(nn.Module):
         latent, key_turned = self.kv_down(x).split([self.latent_dim, self.rope_dim], dim=-1)
         latent = torch.cat([self.kv_norm(latent), self._turned(key_turned, start)], dim=-1)
         latent = latent[:, None]  # batch 1 key latent_dim+rope_dim
+        first = 0
         if cache is not None:
             cache.must_serve(self.mask, x.shape[1])
-            latent = cache.append(latent, latent[..., :0]).key  # a value is a part of the key here
+            latent, _, first = cache.append(latent, latent[..., :0])  # a value is a part of the key here
 
         takes = self._to_latents if start else self._to_keys
         query, key, value, up = takes(query, query_turned, latent)
-        asked = call_mask(self.mask, mask, (x.shape[0], self.num_heads, query.shape[2], key.shape[2]), 0)
+        asked = call_mask(self.mask, mask, (x.shape[0], self.num_heads, query.shape[2], first + key.shape[2]), first)
         attended = attend(
             query,
             key,
@@ -126,7 +127,7 @@ class LatentAttention(nn.Module):
             mask=asked.mask,
             bias=asked.bias,
             scale=self.scale,
-            query_offset=start,
+            query_offset=start - first,
             dropout_p=self.dropout if self.training else 0.0,
             return_weights=need_weights,
         )

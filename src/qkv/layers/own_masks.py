@@ -1,4 +1,4 @@
-"""The mask of a call: a layer's own, and the one that is handed over, in the form in which `attend` takes both."""
+"""A layer's own mask: what it says of the layer, the cache that fits it, and what `attend` gets of it in a call."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from qkv.layers.cache import Cache, FixedCache, GrowingCache, RingCache
 from qkv.layers.masked_softmax import check_mask
 from qkv.masks import And, Everything, Mask, SlidingWindow, causal as causal_mask, window as window_mask
 
@@ -42,6 +43,14 @@ def is_causal(mask: Mask) -> bool:
 def window_of(mask: Mask) -> int | None:
     """How many keys a token sees at most on either side, by what is joined in the mask; None means all."""
     return min((rule.size for rule in _joined(mask) if isinstance(rule, SlidingWindow)), default=None)
+
+
+def new_cache(own: Mask, max_length: int | None, spare: int) -> Cache:
+    """An empty cache for a layer with this mask; see `Attention.new_cache`."""
+    window = window_of(own)
+    if max_length is not None:
+        return FixedCache(max_length)
+    return GrowingCache() if window is None else RingCache(window, spare=spare)
 
 
 def _joined(mask: Mask) -> Iterator[Mask]:
