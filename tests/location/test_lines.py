@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from qkv.adapters.host import Host
-from qkv.adapters.opening import Conventions
-from qkv.debugger import judge
-from qkv.report import Report, Verdict
-from qkv.request import Request
+from qkv.report import Verdict
 
 MODULE = """import math
 import torch
@@ -75,25 +68,6 @@ def attention(q, k, v):
 """
 
 
-def judged(source: str, folder: Path, **given: Any) -> Report:
-    path = folder / "candidate.py"
-    path.write_text(source)
-    init = {"init": {"d_in": 24, "d_out": 24, "num_heads": 3, "context_length": 64}} if "d_in" in source else {}
-    name = "CausalAttention" if "class CausalAttention" in source else "attention"
-    conventions = Conventions(**init)  # type: ignore[arg-type]
-    request = Request(
-        f"{path}:{name}", {"causal": True, **given}, False, conventions, 0, 20.0, 1 << 32, patch_seconds=0.0
-    )
-    return judge(request, Host())
-
-
-def changed(source: str, old: str, new: str) -> tuple[str, int]:
-    """The source with one line changed, and that line's number."""
-    assert source.count(old) == 1
-    number = source[: source.index(old)].count("\n") + 1
-    return source.replace(old, new), number
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -109,9 +83,9 @@ def changed(source: str, old: str, new: str) -> tuple[str, int]:
         ("self.num_heads, self.head_dim).transpose(1, 2)", "self.head_dim, self.num_heads).permute(0, 3, 1, 2)"),
     ],
 )
-def test_a_module_is_blamed_on_the_line_that_was_changed(old, new, tmp_path) -> None:
+def test_a_module_is_blamed_on_the_line_that_was_changed(old, new, changed, judged) -> None:
     source, number = changed(MODULE, old, new)
-    report = judged(source, tmp_path)
+    report = judged(source)
     assert report.verdict is Verdict.WRONG
     assert report.line is not None
     assert number in (report.line.line, report.line.until)
@@ -127,20 +101,20 @@ def test_a_module_is_blamed_on_the_line_that_was_changed(old, new, tmp_path) -> 
         ("weights @ v[:, h]", "weights @ v[:, 0]"),
     ],
 )
-def test_a_loop_over_heads_in_numpy_is_blamed_on_the_line_that_was_changed(old, new, tmp_path) -> None:
+def test_a_loop_over_heads_in_numpy_is_blamed_on_the_line_that_was_changed(old, new, changed, judged) -> None:
     source, number = changed(NUMPY, old, new)
-    report = judged(source, tmp_path, num_heads=6)
+    report = judged(source, num_heads=6)
     assert report.verdict is Verdict.WRONG
     assert report.line is not None
     assert report.line.line == number
 
 
 @pytest.mark.parametrize("gone", ["        scores = scores * self.scale\n", "        scores = scores.masked_fill"])
-def test_where_a_stage_is_left_out_both_ends_are_told(gone, tmp_path) -> None:
+def test_where_a_stage_is_left_out_both_ends_are_told(gone, judged) -> None:
     start = MODULE.index(gone)
     end = MODULE.index("\n", start) + 1
     number = MODULE[:start].count("\n") + 1
-    report = judged(MODULE[:start] + MODULE[end:], tmp_path)
+    report = judged(MODULE[:start] + MODULE[end:])
     assert report.verdict is Verdict.WRONG
     assert report.line is not None
     assert "left out" in report.line.note
@@ -148,6 +122,6 @@ def test_where_a_stage_is_left_out_both_ends_are_told(gone, tmp_path) -> None:
     assert report.line.line < number
 
 
-def test_a_right_file_has_no_line(tmp_path) -> None:
-    report = judged(MODULE, tmp_path)
+def test_a_right_file_has_no_line(judged) -> None:
+    report = judged(MODULE)
     assert (report.verdict, report.line) == (Verdict.RIGHT, None)

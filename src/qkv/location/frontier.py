@@ -7,41 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from qkv.adapters.recording import Operation, Place
-from qkv.recognition import Flow, Recognition, Sight
+from qkv.location.kinds import ASSEMBLING, EMPTY, LAYING_OUT, TELLING, WRAPPING
+from qkv.recognition import Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
-
-EMPTY = frozenset(
-    {"ones", "zeros", "full", "empty", "eye", "ones_like", "zeros_like", "full_like", "empty_like"}
-    | {"new_zeros", "new_ones", "new_full", "new_empty"}
-)
-"""Operations that make an array without any content of its own: what is made of it is judged."""
-
-WRAPPING = frozenset({"tensor", "as_tensor", "scalar_tensor"})
-"""Operations that make an array of what is written."""
-
-TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
-"""Operations that only tell something of an array: of a right one they can't tell anything wrong."""
-
-LAYING_OUT = frozenset(
-    {
-        "getitem",
-        "view",
-        "reshape",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "to",
-        "bool",
-        "T",
-        "transpose",
-        "permute",
-        "flatten",
-    }
-)
-"""Operations that only hand an array on in another shape or kind."""
-
-ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
-"""Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
 
 REDUCED = frozenset({"row's largest score", "row's sum", "log-sum-exp", "cos of rope", "distance, without sign"})
 """What may be right though what it was made of is wrong: one number stands for a row, or a sign is lost."""
@@ -86,7 +54,7 @@ class Frontier:
     def cleared(self) -> set[int]:
         """Values that are right: recognised as such, or only ever needed for one that is."""
         right = [value for value in range(len(self.recognition.sights)) if self.recognition.right(value)]
-        mute = {value for value in right if not self._tells(value)}
+        mute = {value for value in right if not self._tells(value)} | self._picked_from
         behind = self.flow.behind([value for value in right if value not in mute], mute)
         through = {result for operation in behind for result in self.operation(operation).results}
         return {*right, *(value for value in through if self.recognition.faulty[value] is None)}
@@ -143,6 +111,11 @@ class Frontier:
         place = self.operation(number).place
         return None if place is None else self.recognition.recording.places[place]
 
+    def fills_in_numbers(self, number: int) -> bool:
+        """Whether an operation writes a single number into an array: what that was computed with isn't watched."""
+        operation = self.operation(number)
+        return operation.name == "setitem" and isinstance(operation.arguments[-1], int | float)
+
     def chain(self, number: int) -> list[Place]:
         """The places of the calls that lead to an operation, the outermost first, and its own."""
         operation, places = self.operation(number), self.recognition.recording.places
@@ -188,6 +161,18 @@ class Frontier:
         sight, maker = self.recognition.sights[value], self.flow.maker(value)
         scored = maker in self._scored and sight is not None and sight.stage is not None and sight.stage < Stage.SCORES
         return sight is not None and sight.name not in REDUCED and not scored
+
+    @cached_property
+    def _picked_from(self) -> set[int]:
+        """The arrays of which single entries are picked: that one of them is right says nothing of the others."""
+        values = self.recognition.recording.values
+        picks = (one for one in self.recognition.recording.operations if one.name == "getitem")
+        return {
+            operand
+            for pick in picks
+            for operand in operands_of(pick)
+            if values[operand].array.size > 1 and all(values[value].array.size == 1 for value in pick.results)
+        }
 
     @cached_property
     def _scored(self) -> set[int]:

@@ -2,5 +2,5 @@
 
 from qkv.recognition.arrangement import REPEATED as REPEATED
 from qkv.recognition.atlas import LOW as LOW
-from qkv.recognition.flow import Flow as Flow
+from qkv.recognition.flow import Flow as Flow, operands_of as operands_of
 from qkv.recognition.sights import FUSED as FUSED, Recognition as Recognition, Sight as Sight, recognise as recognise

@@ -1,0 +1,34 @@
+"""Ends: another operation that might be changed in the place of the one that is blamed."""
+
+from __future__ import annotations
+
+from qkv.location.frontier import Frontier
+from qkv.location.kinds import COPYING, GROUPING
+from qkv.vocabulary import Stage
+
+
+def other_end(frontier: Frontier, number: int) -> int | None:
+    """What might be changed in the place of an operation: what made the array that it groups, or scaled it before."""
+    operation, operands = frontier.operation(number), frontier.sighted(number)
+    if operation.name in GROUPING and operands:
+        maker = frontier.flow.maker(operands[0][0])
+        while maker is not None and frontier.operation(maker).name in COPYING and frontier.flow.operands(maker):
+            maker = frontier.flow.maker(frontier.flow.operands(maker)[0])
+        return maker
+    if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
+        for value, sight in operands:
+            if sight.factor != 1.0 and sight.right:
+                return _first_scaled(frontier, value)
+    return None
+
+
+def _first_scaled(frontier: Frontier, value: int) -> int | None:
+    """The operation from which on an array is multiplied by something, through what is made of it."""
+    maker = frontier.flow.maker(value)
+    while maker is not None:
+        scaled = [operand for operand, sight in frontier.sighted(maker) if sight.factor != 1.0]
+        earlier = frontier.flow.maker(scaled[0]) if scaled else None
+        if earlier is None:
+            return maker
+        maker = earlier
+    return None

@@ -1,0 +1,60 @@
+"""Kinds of operations, by the names that a recording has for them."""
+
+from __future__ import annotations
+
+EMPTY = frozenset(
+    {"ones", "zeros", "full", "empty", "eye", "ones_like", "zeros_like", "full_like", "empty_like"}
+    | {"new_zeros", "new_ones", "new_full", "new_empty"}
+)
+"""Operations that make an array without any content of its own: what is made of it is judged."""
+
+WRAPPING = frozenset({"tensor", "as_tensor", "scalar_tensor", "array", "asarray"})
+"""Operations that make an array of what is written."""
+
+TELLING = frozenset({"all", "any", "isnan", "isinf", "isfinite", "count_nonzero"})
+"""Operations that only tell something of an array: of a right one they can't tell anything wrong."""
+
+LAYING_OUT = frozenset(
+    {
+        "getitem",
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "to",
+        "bool",
+        "T",
+        "transpose",
+        "permute",
+        "flatten",
+    }
+)
+"""Operations that only hand an array on in another shape or kind."""
+
+ASSEMBLING = frozenset({"setitem", "cat", "stack", "index_copy", "copy", "split", "chunk", "unbind"})
+"""Operations that lay parts together, or take them apart: what they make may be known only when it is whole."""
+
+TURNING = frozenset({"bitwise_not", "logical_not"})
+"""Operations that make of a mask its opposite."""
+
+GROUPING = frozenset({"view", "reshape", "flatten", "unflatten"})
+"""Operations that group axes as they lie in memory."""
+
+COPYING = frozenset({"contiguous", "clone", "copy", "ascontiguousarray"})
+"""Operations that lay an array out anew in memory, as it is."""
+
+MULTIPLYING = frozenset({"matmul", "baddbmm", "scaled_dot_product_attention"})
+"""Operations that multiply the last two axes of what they are given, and go through the others."""
+
+HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
+"""Operations by which scores are hidden."""
+
+JOINING = frozenset({"add", "sub", "bitwise_or", "bitwise_and", "logical_or", "logical_and"})
+"""Operations that make one mask of two."""
+
+FILLING = frozenset({"full", "full_like", "new_full"})
+"""Operations that fill an array with one number."""
+
+DROPPING = frozenset({"dropout", "scaled_dot_product_attention"})
+"""Operations that may drop weights."""

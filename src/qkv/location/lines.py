@@ -1,0 +1,202 @@
+"""Lines: the line of the source on which the blamed operation is to be changed, or what it stands on is set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from qkv.adapters.recording import Operation, Place, Ref
+from qkv.location.blaming import Blame
+from qkv.location.calls import called_wrongly
+from qkv.location.conditions import not_reached
+from qkv.location.frontier import Frontier
+from qkv.location.kinds import DROPPING, WRAPPING
+from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
+from qkv.location.numbers import Values, handed_number, misnamed, switched_on, written_elsewhere, wrong_number
+from qkv.location.source import Source, read
+from qkv.oracle import Run
+from qkv.report import SourceLine
+from qkv.vocabulary import Stage
+
+
+def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
+    """The line that is to be changed; None where what is blamed stands in no file of the candidate's.
+
+    Args:
+        frontier: where what is right ends.
+        blamed: the operation.
+        right: the run that is meant.
+    """
+    place = _place(frontier, blamed)
+    source = None if place is None else read(place.file)
+    if place is None:
+        return None
+    if source is None:
+        return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None))
+    line = _number(source, place, frontier, blamed, right)
+    code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
+    until = _until(source, place, frontier, blamed)
+    if until is not None and (until == line or (until < line and blamed.before is None)):
+        until = None
+    return SourceLine(place.file, line, code, _note(frontier, blamed, until), until)
+
+
+def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:
+    """The other end of what may be changed; None where it is one line."""
+    before = None if blamed.before is None else frontier.place(blamed.before)
+    if before is not None and before.file == place.file:
+        return source.line_of(before, None)
+    if blamed.skipped == Stage.OUTPUT:
+        return source.return_behind(place)
+    return None if blamed.skipped is None else source.used_behind(place, _used_at(frontier, blamed))
+
+
+def _place(frontier: Frontier, blamed: Blame) -> Place | None:
+    """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
+    if blamed.used_by is not None and (blamed.odd or blamed.unused):
+        return frontier.beside(blamed.operation, blamed.used_by)
+    returned = {*frontier.operation(blamed.operation).results} & {*frontier.recognition.recording.returned}
+    if blamed.skipped == Stage.OUTPUT and returned:
+        return next(iter(frontier.chain(blamed.operation)), None)
+    return called_wrongly(frontier, blamed.operation, blamed.skipped)
+
+
+def _used_at(frontier: Frontier, blamed: Blame) -> Place | None:
+    """Where what the blamed operation makes is used, in the same function if it is there or by a call."""
+    return None if blamed.used_by is None else frontier.beside(blamed.used_by, blamed.operation)
+
+
+def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int:
+    """The number of the line: of the operation itself, or of what it stands on."""
+    operation, used_at = frontier.operation(blamed.operation), _used_at(frontier, blamed)
+    elsewhere = None
+    if blamed.odd and used_at is not None and used_at.file == place.file:
+        return _misplaced(source, frontier, blamed, used_at) or source.line_of(place, frontier.stage)
+    if blamed.bound:
+        return bound(source, place, blamed.bound) or place.line
+    if frontier.stage is None and operation.name in DROPPING:
+        return switched_on(source, place, operation) or source.line_of(place, Stage.DROPOUT)
+    if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
+        reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
+        elsewhere = not_reached(source, place, used_at.line, reached, blamed.skipped)
+    elsewhere = elsewhere or _handed_crosswise(source, frontier, blamed.operation)
+    if frontier.stage == Stage.HEADS:
+        elsewhere = elsewhere or wrong_index(source, place)
+    elsewhere = elsewhere or _of_a_number(source, place, frontier, blamed.operation, right)
+    return elsewhere or source.line_of(place, frontier.stage)
+
+
+def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, right: Run) -> int | None:
+    """The line on which a wrong number is set that an operation was given; None where none was."""
+    operation, given = frontier.operation(number), {sight.of for _, sight in frontier.sighted(number)}
+    numbers = _right_numbers(right, of_scores="attn_scores" in given or {"query", "key"} <= given)
+    if frontier.stage == Stage.POSITION and (line := _misnamed(source, place, frontier, numbers)) is not None:
+        return line
+    if operation.name in WRAPPING:
+        return written_elsewhere(source, place, numbers)
+    if _another_diagonal_is_right(frontier, operation, right):
+        return handed_number(source, place, operation)
+    return wrong_number(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})
+
+
+def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place) -> int | None:
+    """The line on which an array is first taken for another, from where it is used outwards."""
+    within = frontier.place(blamed.used_by) if blamed.used_by is not None else None
+    if within is not None and within.file == used_at.file and names_it(source, within, blamed.odd, blamed.besides):
+        return source.line_of(within, None)
+    if within != used_at and (handed := handed_as_another(source, used_at, blamed.odd)) is not None:
+        return handed
+    return wrong_name(source, used_at, blamed.odd)
+
+
+def _handed_crosswise(source: Source, frontier: Frontier, number: int) -> int | None:
+    """The line of the call that hands an operation query, key or value in the place of another; None for none."""
+    for value, sight in frontier.sighted(number):
+        maker = frontier.flow.maker(value)
+        call = None if maker is None else frontier.beside(number, maker)
+        if call is not None and call != frontier.place(number):
+            handed = handed_as_another(source, call, sight.of)
+            if handed is not None:
+                return handed
+    return None
+
+
+def _misnamed(source: Source, place: Place, frontier: Frontier, right: Values) -> int | None:
+    """The line on which a size or base of rope is set that isn't what its name says; None where each is."""
+    for number in sorted(frontier.slice):
+        there = frontier.place(number)
+        if there is not None and there.file == place.file:
+            line = misnamed(source, there, frontier.operation(number), right, ("rotary_dims", "rope_base"))
+            if line is not None:
+                return line
+    return None
+
+
+def _another_diagonal_is_right(frontier: Frontier, operation: Operation, right: Run) -> bool:
+    """Whether what cuts a triangle would make the mask that is meant, or its opposite, with another number."""
+    cut = {"tril": np.tril, "triu": np.triu}.get(operation.name)
+    operands = [one.value for one in operation.arguments if isinstance(one, Ref)]
+    array = frontier.recognition.recording.values[operands[0]].array if operands else np.empty(0)
+    meant = np.broadcast_to(right.may_attend, right.scores.shape)[0, 0]
+    queries, keys = meant.shape
+    if cut is None or array.ndim != 2 or (min(array.shape) < max(meant.shape) and array.shape != meant.shape):
+        return False
+    parts = (cut(array != 0, number)[:queries, :keys] for number in range(-len(array), len(array) + 1))
+    return any(np.array_equal(part, one) for part in parts for one in (meant, ~meant))
+
+
+def _key_axes(frontier: Frontier, operation: int) -> Sequence[int]:
+    """Where the axis of the keys stands in what an operation is given, counted from either end."""
+    for _, sight in frontier.sighted(operation):
+        if sight.axes.count("key") == 1:
+            place = sight.axes.index("key")
+            return place, place - len(sight.axes)
+    return ()
+
+
+def _right_numbers(right: Run, of_scores: bool) -> Values:
+    """What names hold when they are right, by their role, and what scores, or query and key, are multiplied by."""
+    head_dim = right.query.shape[-1]
+    scale = abs(right.spec.scale_for(head_dim))
+    factors = [scale] if of_scores else [scale, math.sqrt(scale)]
+    divisors = [1 / factor for factor in factors]
+    bases = [] if right.spec.rope is None else [right.spec.rope.base]
+    return {
+        "*": factors,
+        "/": divisors,
+        "**": bases,
+        "rope_base": bases,
+        "scale": [*factors, *divisors],
+        "temperature": divisors,
+        "slopes": [] if right.spec.alibi is None else list(right.spec.alibi.slopes_for(right.spec.num_heads)),
+        "rotary_dims": [] if right.spec.rope is None else [right.spec.rope.rotary_dims(head_dim)],
+        "head_dim": [head_dim],
+        "embed_dim": [head_dim * right.spec.num_heads],
+    }
+
+
+def _note(frontier: Frontier, blamed: Blame, until: int | None) -> str:
+    agree = ": watching it run and its outputs say the same" if _confirmed(frontier, blamed) else ""
+    if blamed.skipped is not None:
+        between = "" if until is None else f", before line {until} uses it"
+        return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
+    if blamed.before is not None and until is not None:
+        return f"line {until} gives it the right numbers, and not as what is done here needs them{agree}"
+    if agree:
+        return f"what it is given is right, and from here on the numbers are those of the fault{agree}"
+    return "what it is given is right, and what it makes no right attention makes"
+
+
+def _confirmed(frontier: Frontier, blamed: Blame) -> bool:
+    """Whether something that is made of it is what the diagnosed fault makes there."""
+    faulty = (value for value, sight in enumerate(frontier.recognition.faulty) if sight is not None)
+    makers = (frontier.flow.maker(value) for value in faulty)
+    return any(
+        maker is not None
+        and (
+            maker == blamed.operation or blamed.operation in frontier.flow.behind([*frontier.operation(maker).results])
+        )
+        for maker in makers
+    )

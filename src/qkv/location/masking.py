@@ -1,0 +1,157 @@
+"""Masking: which operation on a mask, or on what is added to scores, makes it another than it is used as."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from qkv.adapters.recording import Operation, Ref
+from qkv.location.blaming import Blame
+from qkv.location.frontier import Frontier, Suspect
+from qkv.location.kinds import FILLING, HIDING, JOINING, TURNING
+from qkv.location.misplaced import first_of
+from qkv.recognition import LOW, Sight
+from qkv.vocabulary import Stage
+
+
+def part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
+    """Where a mask is made that hides less than all there is to hide, and where it is applied; None where none is."""
+    for number in sorted(frontier.slice):
+        made = frontier.sight_of(frontier.operation(number).results)
+        if made is None or made.form or made.stage != Stage.MASK:
+            continue
+        for value in frontier.flow.operands(number):
+            sight = frontier.recognition.sights[value]
+            if sight is not None and sight.form and sight.name != "mask":
+                maker = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+                return None if maker is None else (maker, number)
+    return None
+
+
+def _first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
+    """The operation that made a mask, before it was only turned round, cut or laid out; or put it together of parts."""
+    maker = frontier.flow.maker(value)
+    while maker is not None:
+        sights = ((operand, frontier.recognition.sights[operand]) for operand in frontier.flow.operands(maker))
+        masks = [(one, other) for one, other in sights if other is not None and other.form]
+        nothing = [
+            one
+            for one in map(frontier.flow.maker, frontier.flow.operands(maker))
+            if one is not None and frontier.empty(one)
+        ]
+        if nothing and frontier.operation(maker).name in JOINING:
+            return nothing[0]  # where the other part belongs
+        same = [one for one, other in masks if other.name == sight.name and len(masks) == 1]
+        earlier = frontier.flow.maker(same[0]) if same else None
+        if earlier is None:
+            return maker
+        maker = earlier
+    return None
+
+
+def _unknown_behind(frontier: Frontier, mask: int) -> Iterator[int]:
+    """The operations that make something unknown of what is right, on the way to a mask."""
+    for number in sorted(frontier.flow.behind([mask])):
+        right = any(map(frontier.recognition.right, frontier.operation(number).results))
+        if not right and not frontier.empty(number) and all(map(frontier.known, frontier.flow.operands(number))):
+            yield number
+
+
+def hides_nothing(frontier: Frontier) -> int | None:
+    """Where a mask that hides nothing is made, or applied; None where no mask is applied."""
+    values = frontier.recognition.recording.values
+    for number in sorted(frontier.slice):
+        operation = frontier.operation(number)
+        made = frontier.sight_of(operation.results)
+        if operation.name not in HIDING or made is None or made.stage not in (Stage.SCORES, Stage.BIAS):
+            continue
+        for mask in frontier.flow.operands(number):
+            if values[mask].dtype == "bool" or not np.any(values[mask].array):
+                return next(_unknown_behind(frontier, mask), number)
+    return None
+
+
+def cut_wrongly(frontier: Frontier) -> Blame | None:
+    """Where other keys are cut out than one query is meant to see; None where nothing is known of one query."""
+    for number in sorted(frontier.slice):
+        made = frontier.sight_of(frontier.operation(number).results)
+        if made is None or made.stage != Stage.SCORES or "query" not in made.fixed:
+            continue
+        meant = frontier.recognition.visible.get(made.fixed["query"])
+        for maker in map(frontier.flow.maker, frontier.flow.operands(number)):
+            ends = None if maker is None else _ends(frontier.operation(maker))
+            if maker is not None and None not in (ends, meant) and ends != meant:
+                return Blame(maker, confirmed=True, bound="start" if ends[0] != meant[0] else "end")  # type: ignore[index]
+    return None
+
+
+def _ends(operation: Operation) -> tuple[int, int] | None:
+    """From where to where an operation cuts something out; None for one that doesn't, or along several axes."""
+    index = operation.arguments[1] if operation.name == "getitem" and len(operation.arguments) > 1 else ()
+    parts = [index] if index and index[0] == "slice" else index if isinstance(index, tuple | list) else ()
+    cuts = [one for one in parts if isinstance(one, tuple | list) and one and one[0] == "slice" and any(one[1:3])]
+    return (cuts[0][1] or 0, cuts[0][2]) if len(cuts) == 1 and isinstance(cuts[0][2], int) else None
+
+
+def _filled(frontier: Frontier, number: int) -> int | None:
+    """The operation that makes the number that hidden scores are filled with, where it hides nothing."""
+    if frontier.operation(number).name in ("where", "masked_fill"):
+        for value in frontier.flow.operands(number):
+            filled = frontier.recognition.recording.values[value]
+            if filled.array.size == 1 and filled.dtype != "bool" and filled.array.item() > LOW:
+                return frontier.flow.maker(value)
+    return None
+
+
+def _form_needed(frontier: Frontier, number: int) -> str:
+    """Which form of a mask an operation takes: what it fills is hidden, what it picks is kept."""
+    operation = frontier.operation(number)
+    if operation.name == "where":
+        picked = [value for value, _ in frontier.sighted(number)]
+        return "keep" if len(operation.arguments) > 1 and operation.arguments[1] in map(Ref, picked) else "hide"
+    return {"masked_fill": "hide", "setitem": "hide", "scaled_dot_product_attention": "keep"}.get(operation.name, "")
+
+
+def _uncounted(frontier: Frontier, operation: int) -> int:
+    """The operation that counts from 0 what begins elsewhere, or fills with what hides nothing; else the one given."""
+    for value in frontier.flow.operands(operation):
+        for number in frontier.flow.behind([value]) if frontier.recognition.sights[value] is None else ():
+            made = frontier.operation(number)
+            if frontier.sight_of(made.results) is None and (made.name == "arange" and frontier.stage == Stage.MASK):
+                return number
+            if made.name in FILLING and all(_shows(frontier, result) for result in made.results):
+                return number
+    return operation
+
+
+def _shows(frontier: Frontier, value: int) -> bool:
+    """Whether an array is filled with a number that hides nothing where it is added to scores."""
+    first = frontier.recognition.recording.values[value].array.reshape(-1)[:1]
+    return bool(((first > LOW) & (first != 0) & (first != 1)).any())
+
+
+def unturned(frontier: Frontier, suspect: Suspect) -> int:
+    """The operation that turned a mask round, where one did and the mask is used as if it hadn't."""
+    needed = _form_needed(frontier, suspect.operation)
+    for value in frontier.flow.operands(suspect.operation):
+        sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
+        turned = maker is not None and frontier.operation(maker).name in TURNING
+        if sight is not None and sight.form and sight.form != needed and turned:
+            return maker if maker is not None else suspect.operation
+    for value in frontier.flow.operands(suspect.operation) if frontier.sighted(suspect.operation) else ():
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.form and sight.name != "mask" and frontier.stage == Stage.MASK:
+            made = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            if made is not None:
+                return made
+    return _filled(frontier, suspect.operation) or _signed(frontier, _uncounted(frontier, suspect.operation))
+
+
+def _signed(frontier: Frontier, number: int) -> int:
+    """The operation that turned the sign of what an operation adds; the operation given where none did."""
+    for value, sight in frontier.sighted(number):
+        if frontier.stage == Stage.BIAS and sight.factor == -1.0:
+            maker = first_of(frontier, value, sight)
+            return number if maker is None else maker
+    return number

@@ -1,0 +1,117 @@
+"""Misplaced: an array in the place of another, or lying another way than what it meets."""
+
+from __future__ import annotations
+
+from qkv.adapters.names import call_role_of
+from qkv.adapters.recording import Ref
+from qkv.location.blaming import Blame
+from qkv.location.frontier import Frontier, Suspect
+from qkv.location.kinds import MULTIPLYING
+from qkv.recognition import FUSED, Sight
+from qkv.vocabulary import Stage
+
+
+def turned(frontier: Frontier) -> int | None:
+    """The operation that makes scores with a row for each key; None where all have a row for each query."""
+    for number in sorted(frontier.slice):
+        sight = frontier.sight_of(frontier.operation(number).results)
+        if sight is not None and sight.name == "attn_scores" and sight.axes[-2:] == ("key", "query"):
+            return number
+    return None
+
+
+def batch_for_tokens(frontier: Frontier, number: int) -> int | None:
+    """Where batch and tokens changed places, if an operation multiplies along the batch; None where it doesn't."""
+    if frontier.operation(number).name not in MULTIPLYING:
+        return None
+    value = next((value for value, sight in frontier.sighted(number) if "batch" in sight.axes[-2:]), None)
+    maker = None if value is None else frontier.flow.maker(value)
+    while maker is not None:
+        operands = frontier.flow.operands(maker)
+        earlier = next((one for one in operands if _batch_behind_tokens(frontier, one)), None)
+        before = None if earlier is None else frontier.flow.maker(earlier)
+        if before is None:
+            return maker
+        maker = before
+    return None
+
+
+def _batch_behind_tokens(frontier: Frontier, value: int) -> bool:
+    sight = frontier.recognition.sights[value]
+    if sight is not None and sight.name == FUSED:
+        return True  # it can't be seen there; what it is made of tells
+    axes = () if sight is None else sight.axes
+    tokens = [axes.index(name) for name in ("query", "key") if name in axes]
+    return bool(tokens) and "batch" in axes and axes.index("batch") > tokens[0]
+
+
+def across(frontier: Frontier, number: int) -> int | None:
+    """Where an array of pairs was made that lies across the others that an operation is given: a row for each key."""
+    across = [value for value in frontier.flow.operands(number) if _key_first(frontier, value)]
+    if len(across) != 1 or len(frontier.flow.operands(number)) < 2:
+        return None
+    maker = frontier.flow.maker(across[0])
+    while maker is not None:
+        earlier = [value for value in frontier.flow.operands(maker) if _key_first(frontier, value)]
+        before = frontier.flow.maker(earlier[0]) if earlier else None
+        if before is None:
+            return maker
+        maker = before
+    return None
+
+
+def _key_first(frontier: Frontier, value: int) -> bool:
+    """Whether an array has a row for each key and a column for each query."""
+    sight = frontier.recognition.sights[value]
+    axes = () if sight is None else sight.axes
+    return "key" in axes and "query" in axes and axes.index("key") < axes.index("query")
+
+
+MULTIPLIED = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
+"""What is multiplied in a stage."""
+
+
+def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
+    """The maker of an array that is multiplied in the place of another."""
+    operands = frontier.sighted(suspect.operation)
+    names = [sight.of for _, sight in operands]
+    fused = made >= Stage.MIX and "query" in names
+    belong = ("query", "key", "value") if fused else MULTIPLIED.get(made, ())
+    missing = {*belong} - {*names}
+    if not missing or len(operands) < 2:
+        return None
+    for value, sight in operands:
+        maker = first_of(frontier, value, sight)
+        place = None if maker is None else frontier.place(maker)
+        if maker is None or place is None:
+            continue
+        if sight.of not in belong:
+            return Blame(maker, confirmed=True, odd=sight.of, used_by=suspect.operation)
+        if call_role_of(place.target) in missing:  # it is called what is missing, and is another
+            return Blame(maker, confirmed=True)
+    arguments = [one.value for one in frontier.operation(suspect.operation).arguments if isinstance(one, Ref)]
+    for value, name in zip(arguments, belong, strict=False) if len({*arguments}) == len(arguments) else ():
+        taken = frontier.recognition.sights[value]
+        maker = None if taken is None or taken.of not in names else first_of(frontier, value, taken)
+        if taken is not None and maker is not None and taken.of != name:
+            return Blame(maker, confirmed=True, odd=taken.of, besides=1, used_by=suspect.operation)
+    twice = next((name for name in names if names.count(name) > 1), "")
+    return Blame(suspect.operation, confirmed=True, odd=twice, besides=1, used_by=suspect.operation if twice else None)
+
+
+def first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
+    """The operation that made an array's values, before they were only laid out in other ways."""
+    maker = frontier.flow.maker(value)
+    while maker is not None:
+        same = [
+            operand
+            for operand, other in frontier.sighted(maker)
+            if (other.name, other.factor, other.stage == Stage.MASK)
+            == (sight.name, sight.factor, sight.stage == Stage.MASK)
+            and (frontier.stage != Stage.HEADS or other.fixed == sight.fixed)  # else where its head was picked
+            and frontier.flow.maker(operand) is not None
+        ]
+        if not same:
+            return maker
+        maker = frontier.flow.maker(same[0])
+    return None

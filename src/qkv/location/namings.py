@@ -1,0 +1,103 @@
+"""Namings: the line on which a name is made to stand for another array than it says."""
+
+from __future__ import annotations
+
+import ast
+
+from qkv.adapters.names import call_role_of
+from qkv.adapters.recording import Place
+from qkv.location.settings import assigned, settings_of
+from qkv.location.source import Source, last_name
+
+PROJECTED = ("query", "key", "value")
+"""The roles of what a projection makes."""
+
+
+def wrong_index(source: Source, place: Place) -> int | None:
+    """The line on which the index is computed that an expression picks heads by; None where none is."""
+    node = source.node(place)
+    inside = [one for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Subscript)]
+    names = [one.id for part in inside for one in ast.walk(part.slice) if isinstance(one, ast.Name)]
+    function = source.function(place)
+    lines = {value.lineno for name in names if function is not None for value in assigned(function, name)}
+    return lines.pop() if len(lines) == 1 else None
+
+
+def bound(source: Source, place: Place, which: str) -> int | None:
+    """The line on which the start or the end of the one stretch is set that an expression cuts out."""
+    node = source.node(place)
+    for part in [] if node is None else ast.walk(node):
+        end = (part.lower if which == "start" else part.upper) if isinstance(part, ast.Slice) else None
+        if isinstance(end, ast.Name):
+            return next(settings_of(source, end.id, place), None)
+    return None
+
+
+def wrong_name(source: Source, place: Place, odd: str) -> int | None:
+    """The line on which a name is made to stand for another array than it says; None where it isn't by name alone.
+
+    Args:
+        source: the file.
+        place: where the odd array is used.
+        odd: what it is: ``key``.
+    """
+    node, function = source.node(place), source.function(place)
+    names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    for name in names:
+        lines = [
+            statement.lineno
+            for statement in ([] if function is None else ast.walk(function))
+            if isinstance(statement, ast.Assign) and statement.lineno <= place.line and _is_alias(statement, name)
+        ]
+        if lines and call_role_of(name) != odd:
+            return max(lines)
+    anywhere = [
+        node.lineno
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Name)
+        and call_role_of(node.value.id) == odd
+        and all(isinstance(target, ast.Name) and call_role_of(target.id) != odd for target in node.targets)
+    ]
+    return anywhere[0] if len(anywhere) == 1 else None
+
+
+def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
+    """Whether an array is used under its own name where another belongs: ``weights @ keys``.
+
+    Args:
+        source: the file.
+        place: where it is used.
+        odd: what it is.
+        besides: how often it belongs there.
+    """
+    node = source.node(place)
+    names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    return sum(call_role_of(name) == odd for name in names) > besides
+
+
+def handed_as_another(source: Source, place: Place, odd: str) -> int | None:
+    """The line on which a call hands an array over under its own name, for an argument that is another's."""
+    call = source.node(place)
+    names = last_name(call.func) if isinstance(call, ast.Call) else ""
+    functions = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef) and one.name == names]
+    for function in functions[:1]:
+        arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
+        arguments = arguments[1:] if arguments[:1] == ["self"] else arguments
+        assert isinstance(call, ast.Call)
+        pairs = [*zip(arguments, call.args, strict=False), *((one.arg or "", one.value) for one in call.keywords)]
+        for argument, given in pairs:
+            if call_role_of(last_name(given)) == odd and call_role_of(argument) in {*PROJECTED} - {odd}:
+                return given.lineno
+    return None
+
+
+def _is_alias(statement: ast.Assign, name: str) -> bool:
+    """Whether a statement only gives a name what another name stands for: ``v = k``, ``k, v = v, k``."""
+    for target in statement.targets:
+        pairs = [(target, statement.value)]
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            pairs = list(zip(target.elts, statement.value.elts, strict=False))
+        if any(isinstance(to, ast.Name) and to.id == name and isinstance(of, ast.Name) for to, of in pairs):
+            return True
+    return False

@@ -1,0 +1,215 @@
+"""Numbers: the line on which a number is set that an operation computes with, where that is the wrong one."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from qkv.adapters.names import role_of
+from qkv.adapters.recording import Operation, Place
+from qkv.location.settings import arguments_of, assigned, default_of, settings_of, values_of
+from qkv.location.source import OF_STAGE, Source, last_name
+from qkv.recognition import LOW
+from qkv.vocabulary import Stage
+
+Values = Mapping[str, Sequence[float]]
+"""What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
+
+
+def wrong_number(source: Source, place: Place, operation: Operation, right: Values) -> int | None:
+    """The line on which a number is set that an operation computes with, where that line is the wrong one.
+
+    It is if the expression would be right with what its names say that they hold: ``scores / math.sqrt(d_k)`` is,
+    and so ``d_k`` is wrong; ``scores / d_k`` is not.
+
+    Args:
+        source: the file.
+        place: where the operation stands.
+        operation: the operation.
+        right: what names hold when they are right, by role; under ``*``, ``/``, ``scale`` and ``axis`` what may be
+            multiplied by, divided by, and handed over.
+    """
+    for written, given, how in _operands(source.node(place), operation):
+        if how == "axis" and isinstance(written, ast.Name) and right.get("axis") and given not in right["axis"]:
+            return next(settings_of(source, written.id, place), None)
+        if not isinstance(given, int | float):
+            continue
+        if how == "fill":
+            if given > LOW and isinstance(written, ast.Name | ast.Attribute):
+                return next(settings_of(source, ast.unparse(written), place), None)
+        elif not _among(given, right.get(how, ())):
+            for name in _wrong_names(written, given, how, right):
+                lines = set(settings_of(source, name, place))
+                if len(lines) == 1:
+                    return lines.pop()
+    return None
+
+
+def _wrong_names(written: ast.expr, given: float, how: str, right: Values) -> Iterator[str]:
+    """The names in an expression that don't hold what they should, as far as it would be right if they did."""
+    if isinstance(written, ast.Subscript) and right.get("slopes") and not _among(abs(given), right["slopes"]):
+        yield ast.unparse(written.value)
+    for name in ast.walk(written):
+        if not isinstance(name, ast.Name | ast.Attribute):
+            continue
+        role = role_of(last_name(name)) or ""
+        if name is written and _among(given, right.get(role, ())[:1]):
+            continue  # it holds what it says
+        says_nothing = name is written and not role and how in ("*", "/") and right.get(how)
+        if says_nothing or any(_among(one, right.get(how, ())) for one in _values(written, ast.unparse(name), right)):
+            yield ast.unparse(name)
+
+
+def switched_on(source: Source, place: Place, operation: Operation) -> int | None:
+    """The line on which a variable is set by which an operation drops weights; None where it isn't by one."""
+    names = [written for written, given in _numbers(source.node(place), operation) if given]
+    function = source.function(place)
+    lines: set[int] = set()
+    for name in [one.id for one in names if isinstance(one, ast.Name)] if function is not None else ():
+        assert function is not None
+        values = assigned(function, name) or default_of(function, name)
+        lines |= {value.lineno for value in values}
+    return lines.pop() if len(lines) == 1 else None
+
+
+def handed_number(source: Source, place: Place, operation: Operation) -> int | None:
+    """The line on which an argument of a function gets its value that is all an operation is given as a number."""
+    function = source.function(place)
+    names = [written for written, _ in _numbers(source.node(place), operation) if isinstance(written, ast.Name)]
+    if function is None or len(names) != 1 or names[0].id not in arguments_of(function):
+        return None
+    return next(settings_of(source, names[0].id, place), None)
+
+
+def misnamed(source: Source, place: Place, operation: Operation, right: Values, roles: Sequence[str]) -> int | None:
+    """The line on which a name of one of some roles is set, where an operation is given another number by it.
+
+    Args:
+        source: the file.
+        place: where the operation stands.
+        operation: the operation.
+        right: what the names of each role hold when they are right.
+        roles: the roles that are asked for.
+    """
+    for written, given in _numbers(source.node(place), operation):
+        role = role_of(last_name(written)) or ""
+        if role in roles and right.get(role) and not _among(given, right[role]):
+            return next(settings_of(source, ast.unparse(written), place), None)
+    return None
+
+
+def written_elsewhere(source: Source, place: Place, right: Values) -> int | None:
+    """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another.
+
+    Where they are computed with a number that isn't what its name says, it is that number's line.
+    """
+    node = source.node(place)
+    if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Name | ast.Attribute)):
+        return None
+    values = list(values_of(source, ast.unparse(node.args[0]), place, 0))
+    if not values:
+        return None
+    for name in ast.walk(values[0]):
+        meant = right.get(role_of(last_name(name)) or "", ()) if isinstance(name, ast.Name | ast.Attribute) else ()
+        there = replace(place, line=values[0].lineno)
+        set_to = list(values_of(source, ast.unparse(name), there, 0)) if meant else []
+        number = _computed(set_to[0], {}) if len(set_to) == 1 else None
+        if number is not None and not _among(number, meant):
+            return set_to[0].lineno
+    return values[0].lineno
+
+
+def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, object, str]]:
+    """What an operation computes with: as it is written, as it was, and what is done with it."""
+    match node:
+        case ast.BinOp(op=ast.Mult()):
+            yield from ((*pair, "*") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.BinOp(op=ast.Div()):
+            yield from ((*pair, "/") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.BinOp(op=ast.Pow()):
+            yield from ((*pair, "**") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.Call() if operation.name in ("masked_fill", "where", "full"):
+            yield from ((*pair, "fill") for pair in zip(node.args[-2:], operation.arguments[-2:], strict=False))
+        case ast.Call(func=ast.Attribute()) if operation.name in ("mul", "div"):
+            how = "*" if operation.name == "mul" else "/"
+            skipped = max(len(operation.arguments) - len(node.args), 0)
+            yield from ((*pair, how) for pair in zip(node.args, operation.arguments[skipped:], strict=False))
+        case ast.Call():
+            for keyword in node.keywords:
+                given = operation.keywords.get(keyword.arg or "")
+                if keyword.arg in OF_STAGE[Stage.SCALE]:
+                    yield keyword.value, given, "*"
+                elif keyword.arg in ("dim", "axis"):
+                    yield keyword.value, given, "axis"
+
+
+def _numbers(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, float]]:
+    """The numbers that an operation was given by a name: the name, and the number."""
+    pairs: list[tuple[ast.expr | None, object]] = [(written, given) for written, given, _ in _operands(node, operation)]
+    match node:
+        case ast.Call(args=args):
+            pairs += zip(reversed(args), reversed(operation.arguments), strict=False)
+            pairs += [(one.value, operation.keywords.get(one.arg or "")) for one in node.keywords]
+        case ast.Subscript(slice=ast.Tuple(elts=parts)) if operation.name == "getitem":
+            index = operation.arguments[1]
+            for part, given in zip(
+                reversed(parts), reversed(index) if isinstance(index, list | tuple) else (), strict=False
+            ):
+                if isinstance(part, ast.Slice) and isinstance(given, list | tuple):
+                    pairs += zip((part.lower, part.upper), given[1:3], strict=False)
+    for written, given in pairs:
+        if isinstance(written, ast.Name | ast.Attribute) and isinstance(given, int | float):
+            yield written, given
+
+
+def _values(written: ast.expr, wrong: str, right: Values) -> Iterator[float]:
+    """What an expression would be if one of its names held what it says."""
+    role = role_of(wrong.rpartition(".")[2]) or ""
+    for value in right.get(role, ()):
+        computed = _computed(written, {wrong: value})
+        if computed is not None:
+            yield computed
+
+
+def _computed(node: ast.expr, known: Mapping[str, float]) -> float | None:
+    """The value of simple arithmetic; None for anything else."""
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.Name() | ast.Attribute():
+            return known.get(ast.unparse(node))
+        case ast.UnaryOp(op=ast.USub()):
+            inside = _computed(node.operand, known)
+            return None if inside is None else -inside
+        case ast.BinOp():
+            left, right = _computed(node.left, known), _computed(node.right, known)
+            return None if left is None or right is None else _arithmetic(node.op, left, right)
+        case ast.Call(args=[argument]) if last_name(node.func) in ("sqrt", "float"):
+            inside = _computed(argument, known)
+            if inside is None or inside < 0:
+                return None
+            return math.sqrt(inside) if last_name(node.func) == "sqrt" else inside
+        case _:
+            return None
+
+
+def _arithmetic(operator: ast.operator, left: float, right: float) -> float | None:
+    try:
+        match operator:
+            case ast.Mult():
+                return left * right
+            case ast.Div():
+                return left / right
+            case ast.Pow():
+                power = left**right
+                return power if isinstance(power, float) else None
+            case _:
+                return None
+    except (ZeroDivisionError, OverflowError):
+        return None
+
+
+def _among(number: float, right: Sequence[float]) -> bool:
+    return any(math.isclose(number, one, rel_tol=1e-6) for one in right)

@@ -1,0 +1,96 @@
+"""Omissions: behind which operation a stage should have followed."""
+
+from __future__ import annotations
+
+from qkv.location.blaming import Blame
+from qkv.location.ends import other_end
+from qkv.location.frontier import Frontier, Suspect
+from qkv.location.kinds import ASSEMBLING
+from qkv.location.masking import hides_nothing, part_of_a_mask, unturned
+from qkv.location.misplaced import first_of
+from qkv.recognition import FUSED, Sight
+from qkv.vocabulary import Stage
+
+
+def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None:
+    """The operation behind which the stage at fault should have followed."""
+    dropped = _dropped(frontier, stage)
+    if dropped is not None:
+        return Blame(dropped, confirmed=True, skipped=stage, unused=True, used_by=suspect.operation)
+    if any(sight.name == FUSED for _, sight in frontier.sighted(suspect.operation)):
+        return Blame(suspect.operation, confirmed=True)
+    picked = _picked(frontier, suspect) if stage == Stage.HEADS else None
+    if picked is not None:
+        return Blame(picked, confirmed=True)
+    nothing_hidden = hides_nothing(frontier) if stage == Stage.MASK else None
+    if nothing_hidden is not None:
+        return Blame(nothing_hidden, confirmed=True)
+    part = part_of_a_mask(frontier) if stage == Stage.MASK else None
+    if part is not None:
+        return Blame(part[0], confirmed=True, skipped=stage, used_by=part[1])
+    before: list[tuple[int, Sight]] = []
+    waiting, seen = frontier.sighted(suspect.operation), set()
+    while waiting:
+        value, sight = waiting.pop()
+        if sight.stage is not None and sight.stage <= stage:
+            before.append((value, sight))
+        elif value not in seen:
+            seen.add(value)
+            maker = frontier.flow.maker(value)
+            waiting += [] if maker is None else frontier.sighted(maker)
+    if not before:
+        return None
+    # Of query and key that which lags behind; of scores and values the scores.
+    furthest = min if stage <= Stage.POSITION else max
+    value, sight = furthest(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
+    maker = first_of(frontier, value, sight)
+    if maker is None:
+        return None
+    if _all_at_once(frontier, suspect, stage):
+        number = unturned(frontier, suspect)
+        return Blame(number, confirmed=True, before=other_end(frontier, number))
+    return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+
+
+def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:
+    """Whether the suspect multiplies query and key and does what comes behind as well: ``baddbmm``, fused attention."""
+    names = {sight.of for _, sight in frontier.sighted(suspect.operation)}
+    return stage >= Stage.SCORES and {"query", "key"} <= names
+
+
+def _picked(frontier: Frontier, suspect: Suspect) -> int | None:
+    """The operation that takes one head where the suspect goes on with all; None where none does."""
+    for number in sorted(frontier.slice):
+        sight = frontier.sight_of(frontier.operation(number).results)
+        if (
+            sight is not None
+            and "head" in sight.fixed
+            and suspect.sight is not None
+            and "head" not in suspect.sight.fixed
+        ):
+            return number
+    return None
+
+
+ON_THE_WAY = frozenset(
+    {"query", "key", "value", "attn_scores", "capped scores", "biased scores", "attn_weights", "context", "output"}
+)
+"""Arrays that the stages hand on; others are only used within one."""
+
+
+def _dropped(frontier: Frontier, stage: Stage) -> int | None:
+    """The last operation of a stage that is done, and whose result is not used; None where there is none."""
+    found = None
+    for number, operation in enumerate(frontier.recognition.recording.operations):
+        sight = (
+            None if number in frontier.slice or operation.during == "build" else frontier.sight_of(operation.results)
+        )
+        if sight is not None and sight.right and sight.stage == stage and sight.name in ON_THE_WAY:
+            found = number
+    return found
+
+
+def only_passes_scores_on(frontier: Frontier, suspect: Suspect) -> bool:
+    """Whether scores that lack a mask are only laid out: joined with the sinks."""
+    unmasked = frontier.stage == Stage.MASK and suspect.sight is not None and not suspect.sight.form
+    return unmasked and frontier.operation(suspect.operation).name in ASSEMBLING
