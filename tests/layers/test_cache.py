@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import qkv
 from drawn_layers import EMBED, drawn_layer_specs, layer_of, randomise, tokens
@@ -32,7 +33,7 @@ def windowed(window: int = 5, **options: Any) -> Attention:
     return layer
 
 
-def in_chunks(layer: nn.Module, x: Tensor, steps: list[int], cache: Cache) -> Tensor:
+def in_chunks(layer: Callable[..., Tensor], x: Tensor, steps: list[int], cache: Cache) -> Tensor:
     return torch.cat([layer(chunk, cache=cache) for chunk in x.split(steps, dim=1)], dim=1)
 
 
@@ -134,6 +135,14 @@ def test_masks_of_a_call_count_the_keys_that_came_before(new: Any) -> None:
             so_far = mask[..., : step + 1] if isinstance(mask, Tensor) else mask
             rows.append(layer(x[:, step : step + 1], mask=_cut(so_far, step + 1), cache=cache))
         torch.testing.assert_close(torch.cat(rows, dim=1), layer(x, mask=mask), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_layers_mask_speaks_of_positions_in_a_ring_too(table: bool) -> None:
+    layer, x = windowed(mask=~prefix(12)), tokens(2, 20, EMBED)
+    mask = torch.ones(1, dtype=torch.bool) if table else None
+    rows = in_chunks(lambda chunk, cache: layer(chunk, mask=mask, cache=cache), x, [8, 1, 3, 1, 7], layer.new_cache())
+    torch.testing.assert_close(rows, layer(x), rtol=0, atol=1e-11)
 
 
 def _cut(mask: Any, length: int) -> Any:
