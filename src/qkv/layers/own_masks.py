@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import NamedTuple
 
@@ -12,7 +12,19 @@ from torch import Tensor
 
 from qkv.layers.cache import Cache, FixedCache, GrowingCache, RingCache
 from qkv.layers.masked_softmax import check_mask
-from qkv.masks import And, Everything, Mask, SlidingWindow, causal as causal_mask, window as window_mask
+from qkv.masks import (
+    And,
+    Causal,
+    Dilated,
+    Everything,
+    Mask,
+    Not,
+    Or,
+    PerHead,
+    SlidingWindow,
+    causal as causal_mask,
+    window as window_mask,
+)
 
 
 class CallMask(NamedTuple):
@@ -81,6 +93,16 @@ def call_mask(own: Mask, given: Mask | Tensor | None, scores: tuple[int, int, in
         if own == Everything():
             return CallMask(table)
         hidden = torch.zeros(table.shape, device=table.device).masked_fill(~table, -torch.inf)
-        return CallMask(own.shifted(-first) if first else own, hidden)
+        return CallMask(_counted_from(own, first), hidden)
     rule = own if given is None else given if own == Everything() else own & given
-    return CallMask(rule.shifted(-first) if first else rule)
+    return CallMask(_counted_from(rule, first))
+
+
+def _counted_from(mask: Mask, first: int) -> Mask:
+    """The mask where positions are counted from another one on; one that knows distances only stays as it is."""
+    return mask if first == 0 or _knows_distances_only(mask) else mask.shifted(-first)
+
+
+@lru_cache
+def _knows_distances_only(mask: Mask) -> bool:
+    return all(isinstance(part, Causal | SlidingWindow | Dilated | And | Or | Not | PerHead) for part in mask.parts())
