@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby, product
+from typing import get_args
 
 import numpy as np
 
@@ -18,10 +19,10 @@ from qkv.errors import ShapeError
 from qkv.faults import CATALOGUE, Family, Variant
 from qkv.faults.one_stage import one_stage_pairs
 from qkv.faults.scopes import scoped
-from qkv.oracle import Replacements, Run, resume
+from qkv.oracle import Replacements, Run, resume, run_stages
 from qkv.oracle.chunks import joined
 from qkv.probes import Probe
-from qkv.vocabulary import Stage
+from qkv.vocabulary import EmptyRow, Stage
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,25 @@ class Observation:
     def reproduced_under(self, variants: Sequence[Variant]) -> float | None:
         """The largest error of the oracle under these faults against the candidate, in units of what rounding allows.
 
-        A fault changes the numbers that are rounded, and so the bar: larger scores, other rows.
+        A fault changes the numbers that are rounded, and so the bar: larger scores, other rows. What mixes rows brings
+        those of queries that see nothing into others: where these aren't judged, they may be by any rule.
         """
+        mixes = all(stage > Stage.MIX for variant in variants for stage in variant.replacements)
+        runs = (self.expected.run, *(self._by_other_rules if mixes else ()))
+        errors = (self._reproduced_from(run, variants) for run in runs)
+        return next((error for error in errors if error is not None), None)
+
+    @cached_property
+    def _by_other_rules(self) -> list[Run]:
+        """The run with what else queries may get that see nothing, where there are any and they aren't judged."""
         run = self.expected.run
+        whole = type(run) is Run and not run.parts and run.may_attend is not None  # in one call, not in blocks
+        if not whole or self.expected.judged.all() or run.may_attend.any(axis=-1).all():
+            return []
+        others = [rule for rule in get_args(EmptyRow) if rule != run.spec.empty_row]
+        return [run_stages(replace(run.spec, empty_row=rule), run.inputs) for rule in others]
+
+    def _reproduced_from(self, run: Run, variants: Sequence[Variant]) -> float | None:
         given = under(variants, run)
         error = self.reproduced_by(given.output)
         if error is not None or given is run or given.output.shape != self.output.shape:

@@ -13,6 +13,7 @@ from injected import Case, function
 from qkv.comparison import expectation, round_to
 from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose, estimate
 from qkv.faults import CATALOGUE, Variant
+from qkv.oracle import run_stages
 
 Array = np.ndarray
 
@@ -232,6 +233,17 @@ def test_the_second_of_two_mistakes_may_be_invisible_on_the_ordinary_probe() -> 
     same = {a.probe.name for a, b in zip(both, one, strict=True) if np.allclose(a.output, b.output)}
     assert "ordinary" in same
     assert {a.probe.name for a in both} - same == {"fewer-queries 3 of 9", "fewer-queries 1 of 9"}
+
+
+def test_rows_that_see_nothing_may_be_by_any_rule_where_they_are_mixed_with_others_and_not_judged() -> None:
+    case = observed(PLAIN, Written())[0]
+    run = case.expected.run
+    few = run_stages(run.spec, replace(run.inputs, key=run.inputs.key[:, :, :3], value=run.inputs.value[:, :, :3]))
+    by_view = Written(by_view=True, fill=-1e9)(few.inputs.query, few.inputs.key, few.inputs.value)  # the mean of all
+    ways = list(CATALOGUE["heads-merged-by-view"].variants(few.spec))
+    for judged in (False, True):
+        seen = Observation(case.probe, expectation(few, "float64", judge_empty_rows=judged), by_view)
+        assert any(seen.reproduced_under((way,)) is not None for way in ways) is not judged
 
 
 def test_pairs_are_not_searched_unasked() -> None:
