@@ -12,7 +12,7 @@ from qkv.location.blaming import Blame
 from qkv.location.calls import called_wrongly
 from qkv.location.conditions import not_reached
 from qkv.location.frontier import Frontier
-from qkv.location.kinds import DROPPING, WRAPPING
+from qkv.location.kinds import DROPPING, GROUPING, WRAPPING
 from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
 from qkv.location.numbers import Values, handed_number, misnamed, switched_on, written_elsewhere, wrong_number
 from qkv.location.source import Source, read
@@ -46,6 +46,8 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | N
 def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:
     """The other end of what may be changed; None where it is one line."""
     before = None if blamed.before is None else frontier.place(blamed.before)
+    if blamed.before is not None and frontier.operation(blamed.operation).name in GROUPING:
+        before = frontier.beside(blamed.before, blamed.operation)  # what was handed on is laid out here
     if before is not None and before.file == place.file:
         return source.line_of(before, None)
     if blamed.skipped == Stage.OUTPUT:
