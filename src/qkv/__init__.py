@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from qkv.compute import attend as attend
+    from qkv.compute import attend as attend, plan as plan
     from qkv.debugger import check as check, compare_dumps as compare_dumps
     from qkv.errors import CandidateError as CandidateError, QkvError as QkvError, SpecError as SpecError
     from qkv.identifier import identify as identify, read_weights as read_weights
@@ -32,6 +32,7 @@ _HOMES = {
     "read_spec": "qkv.spec",
     "predict_shapes": "qkv.shaper",
     "attend": "qkv.compute",
+    "plan": "qkv.compute",
     "causal": "qkv.masks",
     "window": "qkv.masks",
     "prefix": "qkv.masks",

@@ -113,6 +113,7 @@ BEHIND_THE_END = "falls from 4 to 2 at entry 2: it says where each document begi
         (lambda: qkv.documents([[0], [1, 2]]), "documents ids can't be read as whole numbers, \\(batch, token\\)"),
         (lambda: qkv.documents([]), "documents ids has shape \\(0,\\)"),
         (lambda: qkv.padding([3, -1]), "holds -1 for sequence 1, and must be 0 or more"),
+        (lambda: qkv.padding(queries=True), "padding of queries needs lengths"),
         (lambda: qkv.padding(3), "padding lengths has shape \\(\\)"),
         (lambda: qkv.causal().dense(2, 2, query_offset="left"), "query_offset is 'left'; write 'bottom_right'"),
         (lambda: qkv.causal().dense(-2, 2), "query_len is -2, and must be 0 or more"),

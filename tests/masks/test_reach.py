@@ -79,6 +79,7 @@ def test_documents_are_known_exactly_also_where_they_come_back(one: list[int], o
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=3), SPANS)
 def test_padding_is_known_exactly(lengths: list[int], span: Span) -> None:
     exact(padding(lengths), span)
+    exact(padding(lengths, queries=True), span)
 
 
 @given(ids(9), st.integers(0, 4), st.integers(1, 4), st.integers(0, 4), st.integers(1, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypedDict
 
 import torch
 from torch import Tensor
@@ -19,6 +19,21 @@ EmptyRow = Literal["zero", "nan", "uniform"]
 Precision = Literal["same", "high", "low"]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 AXES = ("batch", "head", "query", "key")
+
+
+class Options(TypedDict, total=False):
+    """What `attend` may be told, beside what it is to give."""
+
+    mask: Mask | Tensor | str | None
+    bias: Tensor | None
+    scale: float | None
+    softcap: float | None
+    sinks: Tensor | None
+    alibi: bool | Tensor | Sequence[float] | None
+    query_offset: QueryOffset | None
+    dropout_p: float
+    empty_row: EmptyRow
+    precision: Precision
 
 
 @dataclass(frozen=True)
@@ -139,7 +154,7 @@ def read_arguments(
         mask=rule,
         table=table,
         bias=None if bias is None else _bias(bias, sizes, query),
-        scale=query.shape[-1] ** -0.5 if scale is None else float(scale),
+        scale=max(query.shape[-1], 1) ** -0.5 if scale is None else float(scale),
         softcap=None if softcap is None else float(softcap),
         sinks=None if sinks is None else _per_head("sinks", sinks, sizes[1], query),
         slopes=_slopes(alibi, sizes[1], query),

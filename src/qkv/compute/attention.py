@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.compute.arguments import Arguments, EmptyRow, Precision, read_arguments
+from qkv.compute.arguments import Arguments, EmptyRow, Options, Precision, read_arguments
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.planning import Plan, plan_of
 from qkv.compute.tiled import Work, tiled
@@ -19,6 +19,36 @@ from qkv.errors import SpecError, nearest
 from qkv.masks import Mask, QueryOffset
 
 
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    return_lse: Literal[False] = ...,
+    return_weights: Literal[False] | None = ...,
+    **options: Unpack[Options],
+) -> Tensor: ...
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    return_lse: Literal[True],
+    return_weights: bool | None = ...,
+    **options: Unpack[Options],
+) -> tuple[Tensor, ...]: ...
+@overload
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    return_lse: bool = ...,
+    return_weights: bool | None = ...,
+    **options: Unpack[Options],
+) -> Tensor | tuple[Tensor, ...]: ...
 def attend(
     query: Tensor,
     key: Tensor,

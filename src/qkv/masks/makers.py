@@ -84,25 +84,27 @@ def documents(ids: Any = None, *, cu_seqlens: Any = None) -> Mask:
     return Documents(Numbers(np.repeat(np.arange(len(sizes)), sizes)))
 
 
-def padding(lengths: Any = None) -> Mask:
+def padding(lengths: Any = None, *, queries: bool = False) -> Mask:
     """The mask under which no one sees the keys behind the end of a sequence.
 
     Args:
         lengths: how many tokens each sequence has, whole numbers ``(batch,)``. With none, a spec reads from each call
             which keys are tokens.
+        queries: whether padding attends to nothing either, so that nothing is computed for it. For self-attention,
+            whose queries stand where its keys do.
 
     Raises:
-        SpecError: a length is below 0, or no whole number.
+        SpecError: a length is below 0, or no whole number; or queries without lengths.
     """
     if lengths is None:
-        return Padding()
+        return Padding(queries=queries)
     numbers = whole_numbers(lengths, "padding lengths", ("batch",))
     if numbers.array.min() < 0:
         at = int(numbers.array.argmin())
         raise SpecError(
             f"padding lengths holds {numbers.array[at]} for sequence {at}, and must be 0 or more: they count tokens"
         )
-    return Padding(numbers)
+    return Padding(numbers, queries)
 
 
 def rule(function: Callable[[Array, Array], Array]) -> Mask:

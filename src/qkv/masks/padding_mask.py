@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from qkv.errors import ShapeError
-from qkv.masks.intervals import Reach, Span, runs
+from qkv.errors import ShapeError, SpecError
+from qkv.masks.intervals import NOTHING, Reach, Span, runs
 from qkv.masks.mask import Mask
 from qkv.masks.numbers import Numbers, rows_of
 from qkv.masks.places import Array, Positions
@@ -21,15 +21,23 @@ class Padding(Mask):
     Attributes:
         lengths: how many tokens each sequence has, ``(batch,)``; the keys behind them are padding. None reads from the
             positions which keys are tokens.
+        queries: whether padding attends to nothing either: queries that stand behind the end see no key. For
+            self-attention, whose queries stand where its keys do.
     """
 
     lengths: Numbers | None = None
+    queries: bool = False
+
+    def __post_init__(self) -> None:
+        if self.queries and self.lengths is None:
+            raise SpecError("padding of queries needs lengths: padding(lengths, queries=True)")
 
     def allows(self, at: Positions) -> Array:
         """True where the key is a token."""
         if self.lengths is not None:
             lengths = self.lengths.like(at.key)
-            return (at.key < lengths[rows_of(lengths, at)]) & at.everywhere
+            ends = lengths[rows_of(lengths, at)]
+            return (at.key < ends) & (at.query < ends if self.queries else at.everywhere)
         if at.key_is_token is None:
             return at.everywhere
         return at.key_is_token & at.everywhere
@@ -37,8 +45,13 @@ class Padding(Mask):
     def reach(self, span: Span, at: Positions | None = None) -> Reach:
         """The tokens, whoever asks: all see those that every sequence has, and some those that one has."""
         if self.lengths is not None:
-            lengths = self.lengths.array
-            return Reach(span.keys(stop=int(lengths.min())), span.keys(stop=int(lengths.max())))
+            shortest, longest = int(self.lengths.array.min()), int(self.lengths.array.max())
+            all_stand_at_tokens = not self.queries or span.last_query < shortest
+            one_does = not self.queries or span.first_query < longest
+            return Reach(
+                span.keys(stop=shortest) if all_stand_at_tokens else NOTHING,
+                span.keys(stop=longest) if one_does else NOTHING,
+            )
         if at is None or at.key_is_token is None:
             return Reach(span.keys(), span.keys())
         is_token = np.asarray(at.key_is_token)[:, 0, 0, :]
@@ -51,7 +64,7 @@ class Padding(Mask):
     @cached_property
     def _each(self) -> list[Padding]:
         assert self.lengths is not None
-        return [Padding(Numbers(self.lengths.array[row : row + 1])) for row in range(len(self.lengths.array))]
+        return [Padding(Numbers(length), self.queries) for length in self.lengths.array.reshape(-1, 1)]
 
     @property
     def varies(self) -> tuple[bool, bool]:
@@ -84,4 +97,6 @@ class Padding(Mask):
             )
 
     def __str__(self) -> str:
-        return "padding" if self.lengths is None else f"padding({self.lengths!r})"
+        if self.lengths is None:
+            return "padding"
+        return f"padding({self.lengths!r}{', queries=True' if self.queries else ''})"
