@@ -30,7 +30,7 @@ EVERY = AttentionSpec(
 """Nearly every option at once."""
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(spec=drawn_layer_specs(), seed=st.integers(0, 2**32 - 1), masked=st.booleans())
 def test_output_weights_and_gradients_are_the_oracles(spec: AttentionSpec, seed: int, masked: bool) -> None:
     layer, x = layer_of(spec, seed), tokens(2, 9, EMBED).requires_grad_()
@@ -217,9 +217,10 @@ CHECKED = [
 
 
 @pytest.mark.parametrize("spec", CHECKED, ids=str)
-def test_qkv_check_finds_it_right(spec: AttentionSpec) -> None:
+def test_qkv_check_finds_it_right_with_a_cache_too(spec: AttentionSpec) -> None:
     report = qkv.check(layer_of(spec), spec)
     assert report.verdict == "right", qkv.as_text(report)
+    assert any("cache" in probe.name or "chunk" in probe.name for probe in report.probes)
 
 
 @pytest.mark.slow
