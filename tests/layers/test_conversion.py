@@ -212,6 +212,33 @@ def test_an_articles_class_is_read_and_written(bias: bool) -> None:
     torch.testing.assert_close(layer(inputs), module(inputs), rtol=0, atol=1e-13)
 
 
+class CausalFused(nn.Module):
+    """With one projection for all three, and the mask in what it calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_head = 4
+        self.c_attn, self.c_proj = nn.Linear(12, 36), nn.Linear(12, 12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (
+            one.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for one in self.c_attn(x).chunk(3, dim=-1)
+        )
+        context = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.c_proj(context.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("make", [CausalFused, lambda: MultiHeadAttention(12, 4, causal=True, num_kv_heads=2)])
+def test_other_ways_to_store_the_same(make: Any) -> None:
+    module, inputs = make().double(), torch.randn(2, 6, 12, dtype=torch.float64)
+    options = {} if isinstance(module, CausalFused) else {"num_heads": 4}
+    layer = from_module(module, **options)
+    torch.testing.assert_close(layer(inputs), module(inputs), rtol=0, atol=1e-13)
+    randomise(layer)
+    into_module(layer, module)
+    torch.testing.assert_close(layer(inputs), module(inputs), rtol=0, atol=1e-13)
+
+
 class Unscaled(OneHead):
     def forward(self, x: Tensor) -> Tensor:
         return torch.softmax((x @ self.W_query) @ (x @ self.W_key).T, dim=-1) @ (x @ self.W_value)

@@ -29,7 +29,8 @@ def must_agree(layer: Attention, module: nn.Module) -> None:
     Raises:
         SpecError: they differ; the message names the option under which they wouldn't, if there is one.
     """
-    mine, other = copy.deepcopy(layer).double().eval(), copy.deepcopy(module).double().eval()
+    mine = copy.deepcopy(layer).to("cpu", torch.float64).eval()
+    other = copy.deepcopy(module).to("cpu", torch.float64).eval()
     sources = _sources(mine, _longest(other))
     wanted = answer(other, mine, sources)
     if _alike(mine(*sources), wanted):

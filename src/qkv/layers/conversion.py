@@ -145,11 +145,11 @@ def _said(module: nn.Module, theirs: Mapping[str, Tensor]) -> dict[str, Any]:
     heads = next(
         (getattr(module, name) for name in ("num_heads", "n_heads", "n_head", "heads") if hasattr(module, name)), 1
     )
-    kept = any(mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] for mask in module.buffers())
+    square = any(mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] for mask in module.buffers())
     dropout = getattr(module, "dropout", 0.0)
     return {
         "num_heads": heads,
-        "causal": kept or "causal" in type(module).__name__.lower(),
+        "causal": square or getattr(module, "causal", False) is True or "causal" in type(module).__name__.lower(),
         "dropout": getattr(dropout, "p", dropout),
     }
 
