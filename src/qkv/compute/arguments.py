@@ -180,7 +180,10 @@ def _heads(name: str, x: Any) -> Tensor:
 
 
 def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip("qkv", (query, key, value), strict=True))
+    def misfit(what: str, axis: str, hint: str = "") -> ShapeError:
+        shapes = ", ".join(f"{name} {tuple(x.shape)}" for name, x in zip("qkv", (query, key, value), strict=True))
+        return ShapeError(f"{what} (axis {axis} of {shapes}){hint}")
+
     for name, x in (("key", key), ("value", value)):
         if x.dtype != query.dtype or x.device != query.device:
             _refuse(
@@ -188,19 +191,19 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
                 f"Try {name}.to(query)"
             )
         if x.shape[0] != query.shape[0]:
-            raise ShapeError(f"query has {query.shape[0]} sequences, {name} has {x.shape[0]} (axis batch of {shapes})")
+            raise misfit(f"query has {query.shape[0]} sequences, {name} has {x.shape[0]}", "batch")
     if key.shape[1] != value.shape[1]:
-        raise ShapeError(f"key has {key.shape[1]} heads, value has {value.shape[1]} (axis head of {shapes})")
+        raise misfit(f"key has {key.shape[1]} heads, value has {value.shape[1]}", "head")
     if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
-        swapped = ". Are the axes (batch, len, head, dim)? Then .transpose(1, 2)" if query.shape[2] else ""
-        raise ShapeError(
-            f"query has {query.shape[1]} heads, and key {key.shape[1]}: the key's must divide the query's "
-            f"(axis head of {shapes}){swapped}"
+        raise misfit(
+            f"query has {query.shape[1]} heads, and key {key.shape[1]}: the key's must divide the query's",
+            "head",
+            ". Are the axes (batch, len, head, dim)? Then .transpose(1, 2)",
         )
     if key.shape[2] != value.shape[2]:
-        raise ShapeError(f"there are {key.shape[2]} keys and {value.shape[2]} values (axis len of {shapes})")
+        raise misfit(f"there are {key.shape[2]} keys and {value.shape[2]} values", "len")
     if query.shape[3] != key.shape[3]:
-        raise ShapeError(f"query has {query.shape[3]} channels, key has {key.shape[3]} (axis dim of {shapes})")
+        raise misfit(f"query has {query.shape[3]} channels, key has {key.shape[3]}", "dim")
 
 
 def _masks(mask: Mask | Tensor | str | None, sizes: tuple[int, ...], query: Tensor) -> tuple[Mask, Tensor | None]:

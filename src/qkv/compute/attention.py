@@ -151,17 +151,16 @@ def _attended(given: Arguments, plan: Plan) -> Attended:
 
 def _of_one_size(given: Arguments) -> Arguments:
     """The arguments with heads of one size for query, key and value, and their channels side by side."""
-    head_dim, value_dim = given.query.shape[3], given.value.shape[3]
-    longest = max(head_dim, value_dim)
-    query, key, value = (
-        functional.pad(x, (0, longest - x.shape[3]))
-        if x.shape[3] < longest
-        else x
-        if x.stride(3) == 1
-        else x.contiguous()
-        for x in (given.query, given.key, given.value)
-    )
+    heads = (given.query, given.key, given.value)
+    longest = max(x.shape[3] for x in heads)
+    if all(x.shape[3] == longest and x.stride(3) == 1 for x in heads):
+        return given
+    query, key, value = (_side_by_side(functional.pad(x, (0, longest - x.shape[3]))) for x in heads)
     return replace(given, query=query, key=key, value=value)
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    return x if x.stride(3) == 1 else x.contiguous()
 
 
 def _of_empty_rows(given: Arguments) -> Tensor:

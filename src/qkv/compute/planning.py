@@ -79,7 +79,7 @@ def _why_composite(given: Arguments, weights: bool) -> list[str]:
     reasons = []
     if weights:
         reasons.append("the weights are wanted: no fused kernel gives them")
-    if any(_in_transform(x) for x in given.tensors):
+    if _transforming() and any(_in_transform(x) for x in given.tensors):
         reasons.append("a forward-mode derivative or a transform of torch.func is going on: fused kernels have none")
     if torch.compiler.is_compiling():
         reasons.append("torch.compile is at work: it makes kernels of plain operations")
@@ -88,16 +88,21 @@ def _why_composite(given: Arguments, weights: bool) -> list[str]:
     return reasons
 
 
+def _transforming() -> bool:
+    """Whether torch.func or forward-mode differentiation may be at work."""
+    return torch._C._functorch.maybe_current_level() is not None or torch.autograd.forward_ad._current_level >= 0
+
+
 def _in_transform(x: Tensor) -> bool:
-    """Whether a tensor is what torch.func or forward-mode differentiation works with."""
+    """Whether a tensor is what they work with."""
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
         return True
-    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None if torch._C._is_fwd_grad_enabled() else False
+    return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
 
 
 def _why_blockwise(given: Arguments) -> list[str]:
     reasons = []
-    if given.query.device.type != "cpu":
+    if given.query.device.type not in ("cpu", "meta"):
         reasons.append(f"on {given.query.device}: torch's fused CPU kernel isn't there")
     elif not flash.available():
         reasons.append(f"torch {torch.__version__} has no fused CPU kernel of the form that is known here")

@@ -112,11 +112,14 @@ class Tile:
 
     def _cut(self, x: Tensor, axes: dict[int, tuple[int, int, int]]) -> Tensor:
         whole = [axis for axis in axes if x.shape[axis] > 1 or len(axes) == 1]
-        if x.shape[0] > 1:
-            x = x[slice(*self.sequences)]
+        start, stop = self.sequences
+        if x.shape[0] not in (1, stop - start):
+            x = x[start:stop]
         for axis in whole:
             start, size, step = axes[axis]
-            x = x.narrow(axis, start, size + step * (self.count - 1))
+            length = size + step * (self.count - 1)
+            if length < x.shape[axis]:
+                x = x.narrow(axis, start, length)
         if self.count == 1:
             return x
         shape, strides = list(x.shape), list(x.stride())
