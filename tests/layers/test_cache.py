@@ -223,6 +223,16 @@ def test_other_sequences_sizes_and_dtypes_are_refused(unchecked: None) -> None:
     assert cache.length == 3
 
 
+def test_a_mask_that_is_refused_leaves_the_cache_as_it_was(unchecked: None) -> None:
+    layer, x = windowed(), tokens(2, 9, EMBED)
+    cache = layer.new_cache()
+    layer(x[:, :6], cache=cache)
+    for mask in (torch.ones(3, 8, dtype=torch.bool), torch.ones(3, 9), qkv.padding([9, 10])):
+        with pytest.raises((ShapeError, TypeError)):
+            layer(x[:, 6:], mask=mask, cache=cache)
+        assert cache.length == 6
+
+
 def test_a_gradient_and_cross_attention_are_refused() -> None:
     layer, x = windowed(), tokens(1, 4, EMBED)
     with torch.enable_grad(), pytest.raises(SpecError, match=r"Wrap the call in torch\.no_grad\(\)"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from qkv.compute import attend
 from qkv.errors import SpecError
-from qkv.layers.cache import Cache, Held
+from qkv.layers.cache import Cache
 from qkv.layers.fused_projections import split_fused_projections
 from qkv.layers.head_sizes import checked_group_size, checked_head_dim
 from qkv.layers.own_masks import call_mask, is_causal, new_cache, own_mask, window_of
@@ -180,17 +180,16 @@ class Attention(nn.Module):
         at = start + k.shape[2] - q.shape[2]  # position of the first query
         if self.rope is not None:
             q, k = turned(q, at, self.rope), turned(k, start, self.rope)  # batch head token head_dim, twice
-        if cache is not None:
+        asked = call_mask(self.mask, mask, (q.shape[0], self.num_heads, q.shape[2], start + k.shape[2]))
+        first = 0
+        if cache is not None:  # last, so that a call that is refused leaves it as it was
             cache.must_serve(self.mask, q.shape[2])
-        k, v, first = Held(k, v, 0) if cache is None else cache.append(k, v)  # batch kv_head key dim, twice
-
-        asked = call_mask(self.mask, mask, (q.shape[0], self.num_heads, q.shape[2], first + k.shape[2]), first)
+            k, v, first = cache.append(k, v)  # batch kv_head key dim, twice
         attended = attend(
             q,
             k,
             v,
-            mask=asked.mask,
-            bias=asked.bias,
+            **asked.seen_from(first),
             scale=self.scale,
             softcap=self.softcap,
             sinks=self.sinks,

@@ -95,7 +95,7 @@ class Cache(ABC):
             SpecError: another dtype or device, a gradient is asked for, or a fixed cache is full.
         """
         self._check(key, value)
-        count, before = key.shape[2], self._stop
+        count = key.shape[2]
         self._make_room(key, value, count)
         assert self._key is not None
         assert self._value is not None

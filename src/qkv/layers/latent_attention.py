@@ -112,6 +112,7 @@ class LatentAttention(nn.Module):
         latent, key_turned = self.kv_down(x).split([self.latent_dim, self.rope_dim], dim=-1)
         latent = torch.cat([self.kv_norm(latent), self._turned(key_turned, start)], dim=-1)
         latent = latent[:, None]  # batch 1 key latent_dim+rope_dim
+        asked = call_mask(self.mask, mask, (x.shape[0], self.num_heads, x.shape[1], start + x.shape[1]))
         first = 0
         if cache is not None:
             cache.must_serve(self.mask, x.shape[1])
@@ -119,13 +120,11 @@ class LatentAttention(nn.Module):
 
         takes = self._to_latents if start else self._to_keys
         query, key, value, up = takes(query, query_turned, latent)
-        asked = call_mask(self.mask, mask, (x.shape[0], self.num_heads, query.shape[2], first + key.shape[2]), first)
         attended = attend(
             query,
             key,
             value,
-            mask=asked.mask,
-            bias=asked.bias,
+            **asked.seen_from(first),
             scale=self.scale,
             query_offset=start - first,
             dropout_p=self.dropout if self.training else 0.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache, reduce
 from operator import and_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,18 +25,6 @@ from qkv.masks import (
     causal as causal_mask,
     window as window_mask,
 )
-
-
-class CallMask(NamedTuple):
-    """What `attend` gets.
-
-    Attributes:
-        mask: who may attend to whom.
-        bias: minus infinity where a tensor hides what `mask` allows, else 0; or None.
-    """
-
-    mask: Mask | Tensor | None
-    bias: Tensor | None = None
 
 
 def own_mask(causal: bool, window: int | None, mask: Mask | None) -> Mask:
@@ -73,36 +61,51 @@ def _joined(mask: Mask) -> Iterator[Mask]:
         yield mask
 
 
-def call_mask(own: Mask, given: Mask | Tensor | None, scores: tuple[int, int, int, int], first: int) -> CallMask:
+class CallMask(NamedTuple):
+    """The mask of one call, by positions.
+
+    Attributes:
+        rule: who may attend to whom.
+        table: who may besides, booleans that broadcast to `(batch, head, query, key)`; or None.
+    """
+
+    rule: Mask
+    table: Tensor | None = None
+
+    def seen_from(self, first: int) -> dict[str, Any]:
+        """The arguments of `attend`, where the first key that is handed over stands at this position."""
+        mask = self.rule if first == 0 or _knows_distances_only(self.rule) else self.rule.shifted(-first)
+        if self.table is None:
+            return {"mask": mask}
+        table = self.table[..., first:] if self.table.shape[-1] > 1 else self.table  # batch head query key
+        if mask == Everything():
+            return {"mask": table}
+        return {"mask": mask, "bias": torch.zeros(table.shape, device=table.device).masked_fill(~table, -torch.inf)}
+
+
+def call_mask(own: Mask, given: Mask | Tensor | None, scores: tuple[int, int, int, int]) -> CallMask:
     """The mask of one call.
 
     Args:
         own: the layer's.
         given: what was handed over, over all keys since position 0; or None.
-        scores: how many sequences, heads, queries and keys there are, the keys before `first` among them.
-        first: position of the first key that is still there.
+        scores: how many sequences, heads, queries and keys there are, those that are gone among them.
 
     Raises:
         TypeError: a tensor is not boolean.
-        ShapeError: it does not broadcast to the scores.
+        ShapeError: it does not broadcast to the scores, or a mask has other numbers.
     """
     if isinstance(given, Tensor):
         check_mask(given, scores)
-        table = given[(None,) * (4 - given.ndim)]
-        table = table[..., first:] if table.shape[-1] > 1 else table  # batch head query key
-        if own == Everything():
-            return CallMask(table)
-        hidden = torch.zeros(table.shape, device=table.device).masked_fill(~table, -torch.inf)
-        return CallMask(_counted_from(own, first), hidden)
+        return CallMask(own, given[(None,) * (4 - given.ndim)])
     rule = own if given is None else given if own == Everything() else own & given
-    return CallMask(_counted_from(rule, first))
-
-
-def _counted_from(mask: Mask, first: int) -> Mask:
-    """The mask where positions are counted from another one on; one that knows distances only stays as it is."""
-    return mask if first == 0 or _knows_distances_only(mask) else mask.shifted(-first)
+    rule.must_fit(scores[3], batch=scores[0], num_heads=scores[1])
+    return CallMask(rule)
 
 
 @lru_cache
 def _knows_distances_only(mask: Mask) -> bool:
-    return all(isinstance(part, Causal | SlidingWindow | Dilated | And | Or | Not | PerHead) for part in mask.parts())
+    return all(
+        isinstance(part, Everything | Causal | SlidingWindow | Dilated | And | Or | Not | PerHead)
+        for part in mask.parts()
+    )
