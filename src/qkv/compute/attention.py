@@ -102,7 +102,7 @@ def attend(
     given = read_arguments(
         query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
     )
-    attended = _attended(given, plan_of(given, weights=bool(return_weights)))
+    attended = _attended(given, plan_of(given, weights=bool(return_weights)), return_lse)
     output = attended.output.reshape(*query.shape[:-1], value.shape[-1])
     extra: list[Tensor] = [attended.lse.reshape(query.shape[:-1])] if return_lse else []
     if return_weights:
@@ -132,7 +132,7 @@ def plan(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Plan:
     return plan_of(read_arguments(query, key, value, **options), weights=bool(weights))
 
 
-def _attended(given: Arguments, plan: Plan) -> Attended:
+def _attended(given: Arguments, plan: Plan, lse_wanted: bool) -> Attended:
     if plan.kernel == "composite":
         kept = None
         if given.dropout_p:
@@ -142,7 +142,8 @@ def _attended(given: Arguments, plan: Plan) -> Attended:
     value_dim = given.value.shape[3]
     fused = plan.kernel == "flash"
     seed = int(torch.randint(2**62, ())) if given.dropout_p else 0
-    output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, seed))
+    lse_wanted = lse_wanted or given.empty_row != "zero"
+    output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, lse_wanted, seed))
     output = output[..., :value_dim]
     if given.empty_row != "zero":
         output = output.where(~empty_rows(lse)[..., None], _of_empty_rows(given))

@@ -15,6 +15,8 @@ from qkv.compute.tiles import Tile
 
 Kernel = Literal["flash", "blockwise", "composite"]
 
+MOST_HIDDEN = 1 << 24
+"""Entries of a boolean mask that are turned into numbers at a time: 64 MiB."""
 SPLIT = 2048
 """Keys are shared out to idle threads in parts no shorter than this."""
 
@@ -68,8 +70,10 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
     if fused and not reasons:
         reasons = _remarks(given)
     tiles = tuple(_split(given, tiles))
-    if not fused or given.bias is not None or given.table is not None:
+    if not fused:
         tiles = tuple(capped(tiles, SCORES // given.num_heads))
+    elif given.table is not None:
+        tiles = tuple(capped(tiles, MOST_HIDDEN // given.table.shape[1]))
     pairs = given.batch * given.query_len * given.key_len
     share = sum(tile.pairs for tile in tiles) / pairs if pairs else 0.0
     return Plan("flash" if fused else "blockwise", tiles, share, tuple(reasons))

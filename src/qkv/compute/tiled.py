@@ -32,12 +32,14 @@ class Work:
         given: what `attend` was called with.
         tiles: what of the scores is made.
         fused: whether torch's fused kernel computes the tiles.
+        lse: whether the log-sum-exp of rows that may attend to nothing is wanted.
         seed: of dropout.
     """
 
     given: Arguments
     tiles: tuple[Tile, ...]
     fused: bool
+    lse: bool = True
     seed: int = 0
 
     def calls(self) -> Iterator[tuple[int, Tile]]:
@@ -71,14 +73,14 @@ class Work:
         if given.slopes is not None:
             at = self._positions(call)
             parts.append((-given.slopes[None, :, None, None] * (at.query - at.key).abs()).to(dtype))
-        hidden = ~given.mask.allows(self._positions(call)) if call.masking == "asked" else None
+        shown: list[Tensor] = []
+        if call.masking == "asked":
+            shown.append(given.mask.allows(self._positions(call)))
         if call.masking == "causal" and not in_kernel:
-            hidden = torch.ones(call.rows, call.width, dtype=torch.bool, device=device).triu_(1)[None, None]
+            shown.append(torch.ones(call.rows, call.width, dtype=torch.bool, device=device).tril_()[None, None])
         if given.table is not None:
-            closed = ~call.of_pairs(given.table)
-            hidden = closed if hidden is None else hidden | closed
-        if hidden is not None:
-            parts.append(torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -torch.inf))
+            shown.append(call.of_pairs(given.table))
+        parts += (torch.where(may_attend, 0.0, -torch.inf).to(dtype) for may_attend in shown)
         return sum(parts[1:], parts[0]) if parts else None
 
     def _positions(self, call: Tile) -> Positions:
@@ -94,7 +96,7 @@ class Work:
 
     def empty(self, call: Tile, added: Tensor | None) -> Tensor | None:
         """Which rows of a call may attend to nothing, broadcasting to ``(batch, head, rows)``; None where all may."""
-        if added is None:
+        if added is None or not (self.lse or self.merges or self.given.sinks is not None):
             return None
         if self.given.table is None and self.given.bias is None and not isinstance(call.masking, str):
             if not call.masking.empty.any():
