@@ -120,6 +120,19 @@ def test_a_right_backward_pass_is_right_and_every_gradient_is_listed() -> None:
     assert report.strength.would_catch > plain.would_catch
 
 
+def test_scores_near_a_low_cap_have_a_slope_of_few_digits_and_are_right() -> None:
+    """One less the square of a tanh that is nearly one: what libraries compute, in the precision they are asked for."""
+
+    def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        scores = 3 * torch.tanh(query @ key.mT * query.shape[-1] ** -0.5 / 3)
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(scores.shape[-1] - scores.shape[-2] + 1)
+        return scores.masked_fill(hidden, -torch.inf).softmax(-1) @ value
+
+    spec: dict[str, Any] = {"num_heads": 4, "causal": True, "head_dim": 8, "softcap": 3.0}
+    for seed in range(4):
+        assert check(attention, spec, gradients=True, dtype="float32", seed=seed).verdict == "right"
+
+
 def test_without_being_asked_for_gradients_are_not_judged() -> None:
     attend = attention_with("no delta")
     report = check(lambda query, key, value: attend(query, key, value), GROUPED)

@@ -160,11 +160,14 @@ def bias(back: Backward) -> Backward:
 
 
 def softcap(back: Backward) -> Backward:
-    """Times ``1 - tanh(scores / c)^2``: a score near the cap hardly moves."""
-    cap, xp = back.run.spec.softcap, back.run.xp
+    """Times ``1 - tanh(scores / c)^2``: a score near the cap hardly moves.
+
+    The tanh is the capped score over ``c``, as libraries have it: where that is rounded, so is the slope near the cap.
+    """
+    cap = back.run.spec.softcap
     if cap is None:
         return back
-    return back.but(scores=back.scores * (1 - xp.tanh(back.run.before[Stage.SOFTCAP].scores / cap) ** 2))
+    return back.but(scores=back.scores * (1 - (back.run.before[Stage.BIAS].scores / cap) ** 2))
 
 
 def scale(back: Backward) -> Backward:
