@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from qkv.location.frontier import Frontier
 from qkv.location.kinds import COPYING, GROUPING
+from qkv.location.masking import of_another_form
 from qkv.vocabulary import Stage
 
 
 def other_end(frontier: Frontier, number: int) -> int | None:
-    """What might be changed in the place of an operation: what made the array that it groups, or scaled it before."""
+    """What might be changed in the place of an operation: what made what it groups, its mask, or scaled before."""
     operation, operands = frontier.operation(number), frontier.sighted(number)
     if operation.name in GROUPING and operands:
         maker = frontier.flow.maker(operands[0][0])
         while maker is not None and frontier.operation(maker).name in COPYING and frontier.flow.operands(maker):
             maker = frontier.flow.maker(frontier.flow.operands(maker)[0])
         return maker
+    if frontier.stage == Stage.MASK:
+        return of_another_form(frontier, number)
     if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
         for value, sight in operands:
             if sight.factor != 1.0 and sight.right:

@@ -14,15 +14,23 @@ from qkv.location.conditions import not_reached
 from qkv.location.frontier import Frontier
 from qkv.location.kinds import DROPPING, GROUPING, WRAPPING
 from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
-from qkv.location.numbers import Values, handed_number, misnamed, switched_on, written_elsewhere, wrong_number
+from qkv.location.numbers import (
+    Values,
+    handed_number,
+    misnamed,
+    own_function,
+    switched_on,
+    written_elsewhere,
+    wrong_number,
+)
 from qkv.location.source import Source, read
 from qkv.oracle import Run
 from qkv.report import SourceLine
 from qkv.vocabulary import Stage
 
 
-def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | None:
-    """The line that is to be changed; None where what is blamed stands in no file of the candidate's.
+def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | str:
+    """The line that is to be changed, or why none can be told.
 
     Args:
         frontier: where what is right ends.
@@ -32,7 +40,13 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | N
     place = _place(frontier, blamed)
     source = None if place is None else read(place.file)
     if place is None:
-        return None
+        return "what makes the wrong numbers stands in no file of the candidate's"
+    if source is not None and frontier.operation(blamed.operation).name in WRAPPING:
+        made_by = own_function(source, place)
+        if made_by:
+            return (
+                f"line {place.line} is given wrong numbers by {made_by}, which makes them without arrays: not watched"
+            )
     if source is None:
         return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None))
     line = _number(source, place, frontier, blamed, right)

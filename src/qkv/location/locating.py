@@ -37,8 +37,7 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
     blamed = blame(frontier)
     if blamed is None:
         return _rivals(frontier)
-    line = source_line(frontier, blamed, failing.expected.run)
-    return line or "what makes the wrong numbers stands in no file of the candidate's"
+    return source_line(frontier, blamed, failing.expected.run)
 
 
 def _rivals(frontier: Frontier) -> str:

@@ -24,7 +24,7 @@ def part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
         for value in frontier.flow.operands(number):
             sight = frontier.recognition.sights[value]
             if sight is not None and sight.form and sight.name != "mask":
-                maker = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+                maker = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
                 return None if maker is None else (maker, number)
     return None
 
@@ -50,7 +50,7 @@ def _first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
     return None
 
 
-def _unknown_behind(frontier: Frontier, mask: int) -> Iterator[int]:
+def unknown_behind(frontier: Frontier, mask: int) -> Iterator[int]:
     """The operations that make something unknown of what is right, on the way to a mask."""
     for number in sorted(frontier.flow.behind([mask])):
         right = any(map(frontier.recognition.right, frontier.operation(number).results))
@@ -68,7 +68,7 @@ def hides_nothing(frontier: Frontier) -> int | None:
             continue
         for mask in frontier.flow.operands(number):
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
-                return next(_unknown_behind(frontier, mask), number)
+                return next(unknown_behind(frontier, mask), number)
     return None
 
 
@@ -142,10 +142,20 @@ def unturned(frontier: Frontier, suspect: Suspect) -> int:
     for value in frontier.flow.operands(suspect.operation) if frontier.sighted(suspect.operation) else ():
         sight = frontier.recognition.sights[value]
         if sight is not None and sight.form and sight.name != "mask" and frontier.stage == Stage.MASK:
-            made = next(_unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            made = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
             if made is not None:
                 return made
     return _filled(frontier, suspect.operation) or _signed(frontier, _uncounted(frontier, suspect.operation))
+
+
+def of_another_form(frontier: Frontier, number: int) -> int | None:
+    """The operation that made a mask, if another form of one is needed where it is used; None where it isn't so."""
+    needed = "additive" if frontier.operation(number).name == "add" else _form_needed(frontier, number)
+    for value in frontier.flow.operands(number) if needed and frontier.sighted(number) else ():
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.form and sight.form != needed:
+            return _first_mask(frontier, value, sight)
+    return None
 
 
 def _signed(frontier: Frontier, number: int) -> int:

@@ -100,6 +100,14 @@ def misnamed(source: Source, place: Place, operation: Operation, right: Values, 
     return None
 
 
+def own_function(source: Source, place: Place) -> str:
+    """The name of the file's own function that gives the numbers which an array is only made of; empty for none."""
+    node = source.node(place)
+    given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    names = {one.name for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef)}
+    return last_name(given.func) if isinstance(given, ast.Call) and last_name(given.func) in names else ""
+
+
 def written_elsewhere(source: Source, place: Place, right: Values) -> int | None:
     """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another.
 

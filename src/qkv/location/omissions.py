@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+
 from qkv.location.blaming import Blame
 from qkv.location.ends import other_end
 from qkv.location.frontier import Frontier, Suspect
@@ -59,17 +61,22 @@ def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:
 
 
 def _picked(frontier: Frontier, suspect: Suspect) -> int | None:
-    """The operation that takes one head where the suspect goes on with all; None where none does."""
-    for number in sorted(frontier.slice):
-        sight = frontier.sight_of(frontier.operation(number).results)
-        if (
-            sight is not None
-            and "head" in sight.fixed
-            and suspect.sight is not None
-            and "head" not in suspect.sight.fixed
-        ):
-            return number
+    """The operation that takes one head: where the suspect goes on with all, or of key or value that it is given."""
+    if suspect.sight is None:
+        return None
+    if "head" not in suspect.sight.fixed:
+        return next(_taking_a_head(frontier, frontier.slice, ("query", "key", "value", "attn_scores", "context")), None)
+    for value, sight in frontier.sighted(suspect.operation):
+        if sight.of in ("key", "value") and "head" in sight.fixed:
+            return next(_taking_a_head(frontier, frontier.flow.behind([value]), (sight.of,)), None)
     return None
+
+
+def _taking_a_head(frontier: Frontier, numbers: set[int], names: Collection[str]) -> Iterator[int]:
+    for number in sorted(numbers):
+        sight = frontier.sight_of(frontier.operation(number).results)
+        if sight is not None and sight.of in names and "head" in sight.fixed:
+            yield number
 
 
 ON_THE_WAY = frozenset(

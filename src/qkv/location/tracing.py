@@ -7,7 +7,7 @@ from qkv.location.calls import called_wrongly
 from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
-from qkv.location.masking import cut_wrongly, unturned
+from qkv.location.masking import cut_wrongly, unknown_behind, unturned
 from qkv.location.misplaced import across, batch_for_tokens, first_of, odd, turned
 from qkv.location.omissions import left_out, only_passes_scores_on
 from qkv.vocabulary import Stage
@@ -24,25 +24,47 @@ def blame(frontier: Frontier) -> Blame | None:
         return returned
     if not (confirmed or _stands_alone(frontier)) or frontier.fills_in_numbers(first.operation):
         return None
-    made, stage = None if first.sight is None else first.sight.stage, frontier.stage
-    lies = turned(frontier) if stage == Stage.SCORES else None
-    if stage == Stage.HEADS:
-        lies = batch_for_tokens(frontier, first.operation)
-    if lies is not None:
-        return Blame(lies, confirmed)
-    cut = cut_wrongly(frontier) if stage == Stage.MASK and not frontier.masks else None
-    if cut is not None:
-        return cut
-    if stage is not None and made is not None and confirmed:
-        goes_on = made > stage or only_passes_scores_on(frontier, first)
-        earlier = odd(frontier, first, made) or (left_out(frontier, first, stage) if goes_on else None)
-        if earlier is not None:
-            return earlier
+    earlier = _by_stage(frontier, first) or (_known_to_be_made(frontier, first) if confirmed else None)
+    if earlier is not None:
+        return earlier
     before = across(frontier, first.operation)
     if before is not None:
         return Blame(first.operation, confirmed, before=before)
     number = _laid_out_first(frontier, unturned(frontier, first))
     return _out_of_order(frontier, first) or Blame(number, confirmed, before=other_end(frontier, number))
+
+
+def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
+    """What is looked for where a stage is at fault, before the suspect itself."""
+    number = None
+    match frontier.stage:
+        case Stage.MASK if not frontier.masks:
+            return cut_wrongly(frontier)
+        case Stage.SCORES:
+            number = turned(frontier)
+        case Stage.HEADS:
+            number = batch_for_tokens(frontier, first.operation)
+        case Stage.POSITION:
+            number = _off_by_a_sign(frontier, first)
+    return None if number is None else Blame(number, first.weight >= CONFIRMED)
+
+
+def _known_to_be_made(frontier: Frontier, first: Suspect) -> Blame | None:
+    """What stands before a suspect that makes what the diagnosed fault makes: an array misplaced, a stage left out."""
+    made, stage = None if first.sight is None else first.sight.stage, frontier.stage
+    if made is None or stage is None:
+        return None
+    goes_on = made > stage or only_passes_scores_on(frontier, first)
+    return odd(frontier, first, made) or (left_out(frontier, first, stage) if goes_on else None)
+
+
+def _off_by_a_sign(frontier: Frontier, suspect: Suspect) -> int | None:
+    """The first operation that makes what isn't known, on the way to what is known but for a factor; None for none."""
+    behind = sorted(frontier.flow.behind(frontier.flow.operands(suspect.operation)))
+    made = [value for number in behind for value in frontier.operation(number).results]
+    sights = ((value, frontier.recognition.sights[value]) for value in made)
+    wrong = next((value for value, sight in sights if sight is not None and sight.axes and not sight.right), None)
+    return None if wrong is None else next(unknown_behind(frontier, wrong), None)
 
 
 def _laid_out_first(frontier: Frontier, number: int) -> int:
