@@ -23,6 +23,18 @@ def transposing(code: Code, first: int, second: int) -> str:
     return f".transpose({first}, {second})" if code.uses_torch else f".swapaxes({first}, {second})"
 
 
+def _with_transpose(code: Code, node: ast.AST, first: int, second: int) -> str:
+    """An expression with two axes exchanged, as people write it: in the order of its own permute, if it has one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        order = [integer(one) for one in node.args]
+        if node.func.attr == "permute" and None not in order and max(first, second) < len(order):
+            order[first], order[second] = order[second], order[first]
+            return f"{code.of(node.func)}({', '.join(map(str, order))})"
+        if node.func.attr in ("transpose", "swapaxes") and {*order} == {first, second}:
+            return code.of(node.func.value)
+    return f"{code.operand(node)}{transposing(code, first, second)}"
+
+
 def split(code: Code, node: ast.AST) -> Iterator[Change]:
     """Sizes of a view in another order, and a transpose behind it: ``view(b, t, h, d).transpose(1, 2)``."""
     if called(node) not in VIEWS or not isinstance(node, ast.Call):
@@ -51,10 +63,11 @@ def _method_behind(code: Code, node: ast.AST, names: tuple[str, ...]) -> ast.Cal
 def merged(code: Code, node: ast.AST) -> Iterator[Change]:
     """A transpose in front of what puts heads together, and a reshape where a view can't follow one."""
     if called(node) in (*VIEWS, *ASIDE) and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        end = code.span(node.func)[1]
+        end, given = code.span(node.func)[1], node.func.value
         dot = code.text.rindex(".", 0, end)
         for axes in ((1, 2), (0, 1), (2, 3)):
-            added = Edit(dot, dot, transposing(code, *axes))
+            turned, plain = _with_transpose(code, given, *axes), transposing(code, *axes)
+            added = Edit(dot, dot, plain) if turned.endswith(plain) else code.edit(given, turned)
             yield Change((added,), f"transpose {axes}")
             if called(node) == "view":
                 yield Change((added, Edit(end - 4, end, "reshape")), f"transpose and reshape {axes}")
@@ -67,7 +80,7 @@ def transposed(code: Code, node: ast.AST) -> Iterator[Change]:
         if isinstance(above, ast.Call) and above.func is node:
             return
         for axes in ((-2, -1), (1, 2)):
-            yield code.put(node, f"{code.of(node)}{transposing(code, *axes)}", f"behind {axes}")
+            yield code.put(node, _with_transpose(code, node, *axes), f"behind {axes}")
 
 
 def repeated(code: Code, node: ast.AST) -> Iterator[Change]:
