@@ -76,7 +76,8 @@ def turned(
     turning, rest = heads.split([2 * len(frequency), head_dim - 2 * len(frequency)], dim=-1)
     x, y = turning.to(exact).unflatten(-1, pairs).unbind(axis)  # batch token pair, twice
     both = torch.stack([x * cos - y * sin, x * sin + y * cos], dim=axis)  # batch token 2 pair, or pair 2
-    return torch.cat([both.flatten(-2).to(heads.dtype), rest], dim=-1)  # batch token head_dim
+    whole = both.flatten(-2).to(heads.dtype)  # batch token rope.dims
+    return torch.cat([whole, rest], dim=-1) if rest.shape[-1] else whole  # batch token head_dim
 
 
 def as_rope(rope: Rope | Pairing | None, head_dim: int) -> Rope | None:
