@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypedDict
 
@@ -131,6 +132,8 @@ def read_arguments(
         SpecError: a value that isn't one of those it may be.
     """
     query, key, value = (_heads(name, x) for name, x in (("query", query), ("key", key), ("value", value)))
+    if _in_autocast(query.device):
+        query, key, value = (_cast(x) for x in (query, key, value))
     _check_sizes(query, key, value)
     sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     rule, table = _masks(mask, sizes, query)
@@ -139,6 +142,10 @@ def read_arguments(
             given = "ids" if part == Documents() else "lengths"
             _refuse(f"mask {rule} says nothing of which {part} there are; write qkv.{part}({given}) & ...")
     rule.must_fit(sizes[3], batch=sizes[0], num_heads=sizes[1])
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else _number("scale", scale)
+    softcap = None if softcap is None else _number("softcap", softcap)
+    if not math.isfinite(scale):
+        _refuse(f"scale is {scale}, and must be finite: scores are multiplied by it")
     if softcap is not None and not 0 < softcap < math.inf:
         _refuse(f"softcap is {softcap}, and must be above 0: no score goes beyond it. Without a cap, leave it out")
     if not 0 <= dropout_p < 1:
@@ -154,8 +161,8 @@ def read_arguments(
         mask=rule,
         table=table,
         bias=None if bias is None else _bias(bias, sizes, query),
-        scale=max(query.shape[-1], 1) ** -0.5 if scale is None else float(scale),
-        softcap=None if softcap is None else float(softcap),
+        scale=scale,
+        softcap=softcap,
         sinks=None if sinks is None else _per_head("sinks", sinks, sizes[1], query),
         slopes=_slopes(alibi, sizes[1], query),
         first=position_of_first(query_offset, sizes[2], sizes[3]),
@@ -177,6 +184,21 @@ def _heads(name: str, x: Any) -> Tensor:
             "are one head. Split heads by x.unflatten(-1, (num_heads, head_dim)).transpose(1, 2)"
         )
     return x[:, None] if x.ndim == 3 else x[None, None] if x.ndim == 2 else x
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """A context in which numbers are as exact as they are written: what autocast asks for was done to the arguments."""
+    return torch.autocast(device.type, enabled=False) if _in_autocast(device) else nullcontext()
+
+
+def _in_autocast(device: torch.device) -> bool:
+    """Whether autocast is on there. Without a place for it, as for ``meta``, it never is."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+
+
+def _cast(x: Tensor) -> Tensor:
+    """What autocast makes of it, as for torch's own attention: all but float64 becomes its dtype."""
+    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(x.device.type))
 
 
 def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -248,6 +270,12 @@ def _broadcasting(name: str, x: Tensor, sizes: tuple[int, ...], query: Tensor) -
                 f"broadcast to (batch, head, query, key) = {sizes}"
             )
     return whole
+
+
+def _number(name: str, given: Any) -> float:
+    if isinstance(given, Tensor) and given.requires_grad:
+        _refuse(f"{name} requires a gradient, and gets none: it is a constant. Multiply the query by a learned factor")
+    return float(given)
 
 
 def _per_head(name: str, x: Any, num_heads: int, query: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.compute.arguments import Arguments, EmptyRow, Options, Precision, read_arguments
+from qkv.compute.arguments import Arguments, EmptyRow, Options, Precision, read_arguments, without_autocast
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.planning import Plan, plan_of
 from qkv.compute.tiled import Work, tiled
@@ -102,7 +102,8 @@ def attend(
     given = read_arguments(
         query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
     )
-    attended = _attended(given, plan_of(given, weights=bool(return_weights)), return_lse)
+    with without_autocast(query.device):
+        attended = _attended(given, plan_of(given, weights=bool(return_weights)), return_lse)
     output = attended.output.reshape(*query.shape[:-1], value.shape[-1])
     extra: list[Tensor] = [attended.lse.reshape(query.shape[:-1])] if return_lse else []
     if return_weights:

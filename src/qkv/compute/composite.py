@@ -47,9 +47,13 @@ def composite(given: Arguments, kept: Tensor | None = None) -> Attended:
         attn_scores = attn_scores + added.to(exact)
     may_attend = allowed(given, slice(0, given.query_len), slice(0, given.key_len))
     attn_scores = attn_scores.masked_fill(~may_attend, -torch.inf)
-    lse = log_sum_exp(given, attn_scores)
-    attn_weights = torch.exp(attn_scores - finite(lse)[..., None])
-    empty = empty_rows(lse)[..., None]
+    top, total = _sum_exp(given, attn_scores)
+    empty = total == 0
+    # Of an empty row the log is taken of 1, so that its derivative is no NaN.
+    whole = total.masked_fill(empty, 1)
+    lse = (torch.log(whole) + top).masked_fill(empty, -torch.inf)[..., 0]
+    # Not by the log: beside scores that all lie far below zero it has lost the sum.
+    attn_weights = torch.exp(attn_scores - top) / whole
     if given.empty_row == "uniform":
         attn_weights = attn_weights.masked_fill(empty, 1 / max(given.key_len, 1))
     used = attn_weights if kept is None else attn_weights * kept / (1 - given.dropout_p)
@@ -65,19 +69,17 @@ def precise(given: Arguments) -> torch.dtype:
     return torch.float64 if given.precision == "high" else torch.promote_types(given.query.dtype, torch.float32)
 
 
-def log_sum_exp(given: Arguments, attn_scores: Tensor) -> Tensor:
-    """Log of the sum of the exponentials of each row, and of the head's sink, ``(batch, head, query)``."""
+def _sum_exp(given: Arguments, attn_scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest score of each row, finite, and the sum of all exponentials over its own, the sink's included."""
     if given.sinks is not None:
         sinks = given.sinks.to(attn_scores.dtype)[None, :, None, None].expand(*attn_scores.shape[:3], 1)
         attn_scores = torch.cat([attn_scores, sinks], dim=-1)
     if attn_scores.shape[-1] == 0:
-        return attn_scores.new_full(attn_scores.shape[:-1], -torch.inf)
+        nothing = attn_scores.new_zeros(*attn_scores.shape[:-1], 1)
+        return nothing, nothing
     top = attn_scores.detach().amax(-1, keepdim=True)
-    top = top.masked_fill(top == -torch.inf, 0)
-    total = torch.exp(attn_scores - top).sum(-1)
-    # Of an empty row the log is taken of 1, so that its derivative is no NaN.
-    log = torch.log(total.masked_fill(total == 0, 1)) + top[..., 0]
-    return log.masked_fill(total == 0, -torch.inf)
+    top = top.masked_fill(top.isinf(), 0)
+    return top, torch.exp(attn_scores - top).sum(-1, keepdim=True)
 
 
 def empty_rows(lse: Tensor) -> Tensor:

@@ -17,8 +17,8 @@ from qkv.masks.intervals import difference, runs, size
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
-SHORT = 192
-"""Below so many queries a causal square is too small for cutting to pay."""
+SHORT = 128
+"""Below so many queries a causal square is too small for halving to pay."""
 BLOCK = 64
 """Queries that are taken at a time where the mask is neither open nor plainly causal."""
 LEAST = 32
@@ -54,7 +54,7 @@ def lower(
     tiles: list[Tile] = []
     for one, sequences in alike.items():
         cut = _Cutting(one, query_len, key_len, first, plainly_causal, asked=by_head)
-        folded = _told_apart(_folded(cut.tiles()), query_len)
+        folded = _in_order(_folded(cut.tiles()), query_len)
         for start, stop in runs(np.isin(range(batch), sequences), 0):
             tiles += (replace(tile, sequences=(start, stop)) for tile in folded)
     return tuple(tiles)
@@ -92,7 +92,7 @@ class _Cutting(NamedTuple):
         inner = self.mask.within(span._replace(first_key=some[0][0], last_key=some[-1][1] - 1))
         if every == some:
             yield from (Tile(start, rows, low, high - low) for low, high in some)
-        elif isinstance(inner, Causal) and self.plainly_causal and not SHORT <= rows < LONG:
+        elif isinstance(inner, Causal) and self.plainly_causal:
             yield from self._triangle(start, rows, some, self.first + start + inner.ahead)
         else:
             for begin in range(start, stop, BLOCK):
@@ -106,7 +106,7 @@ class _Cutting(NamedTuple):
         if last < high:
             before = max(low - last, 0)  # queries that see nothing yet
             corner = max(last, low)
-            yield Tile(start + before, rows - before, corner, min(rows - before, high - corner), "causal")
+            yield from _corner(start + before, rows - before, corner, min(rows - before, high - corner))
 
     def _block(self, start: int, stop: int) -> Iterator[Tile]:
         """The tiles of some queries: one over all that any sees, or what all see apart from the rest."""
@@ -131,6 +131,17 @@ class _Cutting(NamedTuple):
 
     def _span(self, start: int, stop: int) -> Span:
         return Span(self.first + start, self.first + stop - 1, 0, self.key_len - 1)
+
+
+def _corner(queries: int, rows: int, keys: int, width: int) -> Iterator[Tile]:
+    """A causal tile, in halves where that saves more than it costs: two corners, and a square that is open."""
+    if not SHORT <= rows < LONG or width < rows:
+        yield Tile(queries, rows, keys, width, "causal")
+        return
+    half = (rows + 1) // 2
+    yield from _corner(queries, half, keys, half)
+    yield Tile(queries + half, rows - half, keys, half)
+    yield from _corner(queries + half, rows - half, keys + half, width - half)
 
 
 def capped(tiles: Iterable[Tile], most: int) -> Iterator[Tile]:
@@ -183,12 +194,15 @@ def _folded(tiles: Iterable[Tile]) -> list[Tile]:
     return folded
 
 
-def _told_apart(tiles: list[Tile], query_len: int) -> list[Tile]:
-    """The tiles, each told whether its queries are in no other."""
-    met = np.zeros(query_len, dtype=int)
+def _in_order(tiles: list[Tile], query_len: int) -> list[Tile]:
+    """The tiles, each told whether it is the first for its queries."""
+    met = np.zeros(query_len, dtype=bool)
+    told = []
     for tile in tiles:
-        met[_queries_of(tile)] += 1
-    return [replace(tile, alone=bool((met[_queries_of(tile)] == 1).all())) for tile in tiles]
+        queries = _queries_of(tile)
+        told.append(replace(tile, first=not met[queries].any()))
+        met[queries] = True
+    return told
 
 
 def _queries_of(tile: Tile) -> np.ndarray[tuple[int, ...], np.dtype[np.int_]]:

@@ -141,9 +141,9 @@ def _split(given: Arguments, tiles: tuple[Tile, ...]) -> list[Tile]:
             split.append(tile)
             continue
         size, rest = divmod(tile.width, parts)
-        split.append(replace(tile, width=size, count=parts, key_step=size, alone=False))
+        split.append(replace(tile, width=size, count=parts, key_step=size))
         if rest:
-            split.append(replace(tile, keys=tile.keys + tile.width - rest, width=rest, alone=False))
+            split.append(replace(tile, keys=tile.keys + tile.width - rest, width=rest, first=False))
     return split
 
 

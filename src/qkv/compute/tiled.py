@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from qkv.compute import blockwise, flash
-from qkv.compute.arguments import Arguments
+from qkv.compute.arguments import Arguments, without_autocast
 from qkv.compute.composite import composite, finite, precise
 from qkv.compute.lowering import SCORES, capped
 from qkv.compute.tiles import Tile
@@ -49,7 +49,7 @@ class Work:
     @property
     def merges(self) -> bool:
         """Whether rows are put together of several parts."""
-        return any(not tile.alone for tile in self.tiles)
+        return any(not tile.first for tile in self.tiles)
 
     def but(self, *tensors: Tensor | None) -> Work:
         """The same work on other tensors: query, key, value, bias and sinks."""
@@ -158,9 +158,10 @@ class _Tiled(torch.autograd.Function):
         if grad is None and grad_lse is None:
             return (None,) * (1 + len(tensors))
         wanted = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():
-            return None, *differentiable(work, wanted, grad, grad_lse)
-        return None, *gradients(work, wanted, output, lse, grad, grad_lse)
+        with without_autocast(output.device):
+            if torch.is_grad_enabled():
+                return None, *differentiable(work, wanted, grad, grad_lse)
+            return None, *gradients(work, wanted, output, lse, grad, grad_lse)
 
 
 def forward(work: Work) -> tuple[Tensor, Tensor]:
@@ -184,7 +185,7 @@ def forward(work: Work) -> tuple[Tensor, Tensor]:
         _put(call, output, lse, part, of_part)
     if given.sinks is not None:
         whole = torch.logaddexp(lse, given.sinks.to(exact)[:, None])
-        output *= torch.exp(lse - whole)[..., None]
+        output *= torch.exp(lse - finite(whole))[..., None]
         lse = whole
     return output.to(query.dtype), lse
 
@@ -207,7 +208,7 @@ def _put(call: Tile, output: Tensor, lse: Tensor, part: Tensor, of_part: Tensor)
         part = (part * torch.exp(of_part - finite(whole))[..., None]).sum(0, keepdim=True)
         call, of_part = replace(call, count=1), whole
     there, of_there = call.of_queries(output), call.of_queries(lse)
-    if call.alone:
+    if call.first:
         there.copy_(part)
         of_there.copy_(of_part)
         return

@@ -61,7 +61,7 @@ class Tile:
         query_step: queries from one rectangle to the next; 0 where all are of the same queries.
         key_step: keys from one to the next.
         sequences: the first of the sequences it is for, and the one after the last.
-        alone: whether no other rectangle has any of its queries.
+        first: whether no tile before it has any of its queries.
     """
 
     queries: int
@@ -73,7 +73,7 @@ class Tile:
     query_step: int = 0
     key_step: int = 0
     sequences: tuple[int, int] = (0, 1)
-    alone: bool = True
+    first: bool = True
 
     @property
     def pairs(self) -> int:
