@@ -71,6 +71,7 @@ def attend(
 
     Gradients flow to query, key, value, bias and sinks, as often as wanted. A key that a mask hides must hold finite
     numbers all the same, unless it is hidden from a whole block of queries: kernels multiply it by a weight of zero.
+    Autocast casts query, key and value as it does for torch's own attention, and nothing else.
 
     Args:
         query: ``(batch, head, query, head_dim)``; ``(batch, query, head_dim)`` and ``(query, head_dim)`` are one head.
