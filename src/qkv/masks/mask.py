@@ -39,8 +39,7 @@ class Mask(ABC):
 
     def operands(self) -> tuple[Mask, ...]:
         """The masks that this one is combined from; none for a rule of its own."""
-        values = (getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
-        return tuple(value for value in values if isinstance(value, Mask))
+        return tuple(value for value in self.__dict__.values() if isinstance(value, Mask))
 
     def seams(self) -> set[int]:
         """Positions at which what the mask says changes at once, so that it pays to take the queries apart there."""
