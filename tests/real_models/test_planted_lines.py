@@ -29,7 +29,6 @@ Judge = Callable[..., Any]
 OPEN: dict[str, str] = {
     "llama-value-is-key-LlamaAttention-15": "an array handed over for another is blamed where it was made",
     "roberta-key-is-query-RobertaSelfAttention-4": "an array handed over for another is blamed where it is used",
-    "qwen3-qk-norm-of-key-Qwen3Attention-5": "a layer used in the place of another is blamed inside the layer",
     "gemma2-softcap-missing-eager_attention_forward-3": "steps before and behind it cancel, and the gap begins late",
     "gemma2-softcap-other-constant-Gemma2Attention-4": "the number of a softcap is not followed to where it is set",
     "gpt2-scale-by-model-width-GPT2Attention-3": "a number that is set on several lines is not followed",

@@ -73,9 +73,10 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
     if blamed.used_by is not None and (blamed.odd or blamed.unused):
         return frontier.beside(blamed.operation, blamed.used_by)
-    returned = {*frontier.operation(blamed.operation).results} & {*frontier.recognition.recording.returned}
-    if blamed.skipped == Stage.OUTPUT and returned:
-        return next(iter(frontier.chain(blamed.operation)), None)
+    if blamed.skipped == Stage.OUTPUT:  # it belongs where the context is made, and not where it is only laid out
+        made = ((number, frontier.sight_of(frontier.operation(number).results)) for number in sorted(frontier.slice))
+        mixed = next((number for number, sight in made if sight is not None and sight.stage == Stage.MIX), None)
+        return frontier.place(blamed.operation) if mixed is None else frontier.beside(blamed.operation, mixed)
     return called_wrongly(frontier, blamed.operation, blamed.skipped)
 
 
