@@ -115,7 +115,11 @@ def _nodes(code: Code, suspicion: Suspicion) -> list[ast.AST]:
 
 
 def _is_on(code: Code, node: ast.AST, line: int | None) -> bool:
+    """Whether a node stands on a line; of a function, a class or a block its head."""
     first, last = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body:
+        last = body[0].lineno - 1
     return line is not None and first is not None and last is not None and first <= line <= last
 
 

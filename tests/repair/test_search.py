@@ -1,0 +1,30 @@
+"""Which edits are tried first."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from qkv.repair.code import Code
+from qkv.repair.search import Suspicion, changes
+
+SOURCE = b"""import torch
+
+
+def attend(q, k, v):
+    return torch.softmax(q @ k.mT, -1) @ v
+
+
+def attention(x, w_q, w_k, w_v):
+    queries = x @ w_q
+    keys = x @ w_k
+    values = x @ w_v
+    return attend(queries, values, keys)
+"""
+
+
+def test_the_call_that_is_blamed_is_mended_before_what_it_hands_over() -> None:
+    code = Code(SOURCE)
+    line = SOURCE[: SOURCE.index(b"    return attend")].count(b"\n") + 1
+    first = list(islice(changes(code, Suspicion("attention", ["key-value-swapped"], line)), 4))
+    assert all(code.line_of(edit.start) == line for change in first for edit in change.edits)
+    assert any(b"attend(queries, keys, values)" in (code.edited(change.edits) or b"") for change in first)
