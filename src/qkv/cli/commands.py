@@ -14,6 +14,7 @@ COMMANDS = {
     "faults": "the faults that are known, and what each does",
     "identify": "which attention is this? read from outside, without any spec",
     "mask": "a mask as a picture, and how much of it is computed",
+    "plan": "how qkv.attend computes a call: what it skips, which kernel, and why",
     "shapes": "the shape of every stage, before anything runs",
     "spec": "a spec file, a Hugging Face config or flags as one sentence",
 }

@@ -34,7 +34,7 @@ def command(
     key_len = key_len or query_len
     try:
         mask = parse_mask(expression)
-        first = position_of_first(_offset(query_offset), query_len, key_len)
+        first = position_of_first(position_of(query_offset), query_len, key_len)
     except SpecError as error:
         said = str(error).replace("--mask ", "qkv mask ").replace("query_offset", "--query-offset")
         raise click.UsageError(said) from None
@@ -47,8 +47,8 @@ def command(
     )
 
 
-def _offset(given: str) -> str | int:
-    """The number in the text, if there is one."""
+def position_of(given: str) -> str | int:
+    """The first query's position as text, as a number if it is one."""
     try:
         return int(given)
     except ValueError:
