@@ -17,10 +17,10 @@ from qkv.masks.intervals import difference, runs, size
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
-SHORT = 128
-"""Below so many queries a causal square is too small for halving to pay."""
-BLOCK = 64
-"""Queries that are taken at a time where the mask is neither open nor plainly causal."""
+SHORT = 192
+"""Below so many queries a causal square is too small for halving to pay; what is halved is halved to less than this."""
+BLOCKS = (64, 128, 256)
+"""Queries that are taken at a time where the mask is neither open nor plainly causal: a quarter of the keys seen."""
 LEAST = 32
 """Cuts at the seams of a mask are at least so far apart."""
 MOST_ASKED = 1 << 21
@@ -95,8 +95,14 @@ class _Cutting(NamedTuple):
         elif isinstance(inner, Causal) and self.plainly_causal:
             yield from self._triangle(start, rows, some, self.first + start + inner.ahead)
         else:
-            for begin in range(start, stop, BLOCK):
-                yield from self._block(begin, min(begin + BLOCK, stop))
+            block = self._block_size(start, stop)
+            for begin in range(start, stop, block):
+                yield from self._block(begin, min(begin + block, stop))
+
+    def _block_size(self, start: int, stop: int) -> int:
+        middle = (start + stop) // 2
+        seen = size(self.mask.reach(self._span(middle, min(middle + BLOCKS[0], stop))).some)
+        return max((block for block in BLOCKS if 4 * block <= seen), default=BLOCKS[0])
 
     def _triangle(self, start: int, rows: int, some: Ranges, last: int) -> Iterator[Tile]:
         """Keys up to ``last`` for the first query, and one more for each further one."""
@@ -115,7 +121,7 @@ class _Cutting(NamedTuple):
             return
         hull: Ranges = ((some[0][0], some[-1][1]),)
         unsure = size(hull) - size(every)
-        if size(hull) > 2 * size(some) + BLOCK or size(every) > 4 * unsure:
+        if size(hull) > 2 * size(some) + BLOCKS[0] or size(every) > 4 * unsure:
             yield from (Tile(start, stop - start, low, high - low) for low, high in every)
             hull = difference(some, every)
         for low, high in hull:
