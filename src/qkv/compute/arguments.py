@@ -56,6 +56,7 @@ class Arguments:
         dropout_p: share of the weights set to zero.
         empty_row: what a query gets that may attend to nothing.
         precision: what the scores are computed in, beside the dtype of the query.
+        axes: how many axes the query came with.
     """
 
     query: Tensor
@@ -72,6 +73,7 @@ class Arguments:
     dropout_p: float
     empty_row: EmptyRow
     precision: Precision
+    axes: int
 
     @property
     def batch(self) -> int:
@@ -131,6 +133,7 @@ def read_arguments(
         ShapeError: two tensors don't fit; the message names the axis.
         SpecError: a value that isn't one of those it may be.
     """
+    axes = getattr(query, "ndim", 0)
     query, key, value = (_heads(name, x) for name, x in (("query", query), ("key", key), ("value", value)))
     if _in_autocast(query.device):
         query, key, value = (_cast(x) for x in (query, key, value))
@@ -169,6 +172,7 @@ def read_arguments(
         dropout_p=float(dropout_p),
         empty_row=empty_row,
         precision=precision,
+        axes=axes,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from qkv.compute import flash
 from qkv.compute.arguments import Arguments
 from qkv.compute.lowering import SCORES, capped, lower
-from qkv.compute.tiles import Tile
+from qkv.compute.tiles import Table, Tile
 
 Kernel = Literal["flash", "blockwise", "composite"]
 
@@ -67,8 +68,8 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
     tiles = lower(
         given.mask, given.batch, given.query_len, given.key_len, given.first, plainly_causal=fused and not added
     )
-    if fused and not reasons:
-        reasons = _remarks(given)
+    if fused:
+        reasons = _remarks(given, tiles)
     tiles = tuple(_split(given, tiles))
     if not fused:
         tiles = tuple(capped(tiles, SCORES // given.num_heads))
@@ -119,13 +120,22 @@ def _why_blockwise(given: Arguments) -> list[str]:
     return reasons
 
 
-def _remarks(given: Arguments) -> list[str]:
+def _remarks(given: Arguments, tiles: Sequence[Tile]) -> list[str]:
+    """What the same call of `F.scaled_dot_product_attention` would have cost, and what else there is to say."""
     remarks = []
+    if given.axes < 4:
+        remarks.append(f"{given.axes}-D inputs are one head; SDPA would have taken its unfused path")
     if given.value.shape[3] != given.query.shape[3]:
         remarks.append(
             f"value_dim {given.value.shape[3]} is not head_dim {given.query.shape[3]}: the shorter are padded; "
-            "F.scaled_dot_product_attention would have taken the unfused path"
+            "SDPA would have taken its unfused path"
         )
+    if any(tile.masking == "causal" and tile.width > 512 for tile in tiles):
+        remarks.append("of a causal tile the kernel itself skips what comes later, 512 keys at a time")
+    if any(tile.count > 1 or isinstance(tile.masking, Table) for tile in tiles):
+        remarks.append("SDPA would have needed a table of this mask, and made all the scores")
+    if given.group_size > 1 and given.query_len <= flash.FEW_ROWS:
+        remarks.append("a group's queries are laid below each other: its keys are read once; SDPA reads them for each")
     if given.bias is not None and given.bias.requires_grad:
         remarks.append("the gradient of the bias is computed in plain operations: the fused kernel gives none")
     return remarks
