@@ -24,13 +24,12 @@ from qkv.masks import (
     dilated,
     documents,
     everything,
-    global_tokens,
     padding,
     parse_mask,
     rule,
 )
-from qkv.positions import Alibi, RelativeBias
-from qkv.spec import AttentionSpec
+from qkv.positions import Alibi
+from qkv.spec import AttentionSpec, spec_from_mapping
 from qkv.vocabulary import DType
 
 Attention = Callable[..., Tensor]
@@ -122,47 +121,42 @@ def test_check_finds_boolean_tensors_right() -> None:
 
 
 @st.composite
-def specs(draw: st.DrawFn) -> AttentionSpec:
+def fields(draw: st.DrawFn) -> dict[str, Any]:
+    """The fields of a spec as in its JSON form."""
     kv_heads, group = draw(st.sampled_from([(1, 1), (2, 1), (1, 4), (2, 3)]))
-    heads, few = kv_heads * group, st.integers(1, 6)
-    parts = st.one_of(
-        st.just(qkv.causal()),
-        few.map(qkv.window),
-        few.map(qkv.prefix),
-        few.map(dilated),
-        few.map(global_tokens),
-        st.builds(lambda size, ahead: qkv.causal() & qkv.window(size) | qkv.prefix(ahead), few, few),
-        st.sampled_from([Documents(), Padding(), ~qkv.window(2)]),
+    few = st.integers(1, 6)
+    masks = st.one_of(
+        st.sampled_from(["causal", "documents", "padding", "~window(2)"]),
+        *(few.map(f"{name}({{}})".format) for name in ("window", "prefix", "dilated", "global_tokens")),
+        st.builds("causal & window({}) | prefix({})".format, few, few),
     )
-    mask = everything()
-    for part in draw(st.lists(parts, max_size=2)):
-        mask = part if mask == everything() else mask & part
-    numbers = st.floats(-1, 1, width=16)
-    tables = st.lists(st.lists(numbers, min_size=5, max_size=5).map(tuple), min_size=heads, max_size=heads).map(tuple)
-    distances = draw(st.sampled_from(["", "", "alibi", "slopes", "table"]))
-    slopes = tuple(draw(st.lists(st.sampled_from([0.1, 0.5, 1.0]), min_size=heads, max_size=heads)))
-    return AttentionSpec(
-        heads,
-        kv_heads,
-        head_dim=draw(st.sampled_from([4, 8, 20])),
-        value_dim=draw(st.sampled_from([None, 3])),
-        out_proj=False,
-        mask=mask,
-        scale=draw(st.sampled_from([None, 0.3, 1.0])),
-        softcap=draw(st.sampled_from([None, None, 3.0, 30.0])),
-        sinks=draw(st.booleans()),
-        alibi={"alibi": Alibi(), "slopes": Alibi(slopes)}.get(distances),
-        relative_bias=RelativeBias(draw(tables)) if distances == "table" else None,
-        query_offset=draw(st.sampled_from(["bottom_right", "top_left", 2])),
-        empty_row=draw(st.sampled_from(["zero", "nan", "uniform"])),
-    )
+    distances: dict[str, Any] = {
+        "": {},
+        "alibi": {"alibi": True},
+        "slopes": {"alibi": [0.1 * (head + 1) for head in range(kv_heads * group)]},
+        "table": {"relative_bias": [[0.5 * head, 1.0, -head, 0.0, 0.3] for head in range(kv_heads * group)]},
+    }
+    return {
+        "num_heads": kv_heads * group,
+        "num_kv_heads": kv_heads,
+        "head_dim": draw(st.sampled_from([4, 8, 20])),
+        "value_dim": draw(st.sampled_from([None, 3])),
+        "out_proj": False,
+        "mask": " & ".join(f"({mask})" for mask in draw(st.lists(masks, min_size=1, max_size=2))),
+        "scale": draw(st.sampled_from([None, 0.3, 1.0])),
+        "softcap": draw(st.sampled_from([None, None, 3.0, 30.0])),
+        "sinks": draw(st.booleans()),
+        "query_offset": draw(st.sampled_from(["bottom_right", "top_left", 2])),
+        "empty_row": draw(st.sampled_from(["zero", "nan", "uniform"])),
+        **distances[draw(st.sampled_from(list(distances)))],
+    }
 
 
 @pytest.mark.slow
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(specs(), st.sampled_from(["float64", "float32", "bfloat16", "float16"]), st.booleans())
-def test_check_finds_a_drawn_one_right(spec: AttentionSpec, dtype: DType, gradients: bool) -> None:
-    assert_right(spec, dtype, gradients)
+@given(fields(), st.sampled_from(["float64", "float32", "bfloat16", "float16"]), st.booleans())
+def test_check_finds_a_drawn_one_right(drawn: dict[str, Any], dtype: DType, gradients: bool) -> None:
+    assert_right(spec_from_mapping(drawn), dtype, gradients)
 
 
 # --- identify ---------------------------------------------------------------------------------------------------------
