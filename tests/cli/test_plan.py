@@ -29,9 +29,9 @@ def test_the_plan_is_told_in_words() -> None:
     assert lines[0] == (
         "causal & window(64): queries at positions 0 to 999, keys at 0 to 999; 8 query heads over 2 of keys and values."
     )
-    assert lines[1] == str(plan)
-    assert lines[1].endswith("of the scores are skipped")
-    assert lines[2] == f"- {plan.share:.1%} of all scores are made with a table of what is hidden"
+    assert lines[1:-1] == str(plan).splitlines()
+    assert "of the scores are skipped" in lines[1]
+    assert lines[-1] == f"- {plan.share:.1%} of all scores are made with a table of what is hidden"
 
 
 def test_reasons_are_told_and_shares_add_up() -> None:
