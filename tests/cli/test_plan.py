@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -77,15 +75,3 @@ def test_wrong_arguments(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(group, ["plan", *arguments])
     assert done.exit_code == 2
     assert says in " ".join(done.output.split())
-
-
-def test_help_imports_no_framework() -> None:
-    for arguments in (["--help"], ["plan", "--help"]):
-        look = (
-            f"import sys; sys.argv[1:] = {arguments}; from qkv.cli.commands import group; group(standalone_mode=False)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", f"{look}; print('torch' in sys.modules)"], capture_output=True, text=True, check=True
-        )
-        assert "plan" in done.stdout
-        assert done.stdout.splitlines()[-1] == "False"
