@@ -165,9 +165,9 @@ def may_see(mask: Mask, pair: Pair) -> bool:
             return abs(pair.key - pair.query) % step == 0
         case GlobalTokens(count):
             return pair.query < count or pair.key in range(count)
-        case Documents():
+        case Documents(ids=None):
             return pair.query_document == pair.key_document
-        case Padding():
+        case Padding(lengths=None):
             return pair.key_is_token
         case And(left, right):
             return may_see(left, pair) and may_see(right, pair)
