@@ -26,7 +26,7 @@ def test_every_option_is_drawn() -> None:
     seen: Counter[str] = Counter()
 
     # The same examples every time: an option may be seldom, and yet this test never fails by chance.
-    @settings(max_examples=200, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None)
     @given(drawn_specs(), drawn_calls())
     def count(spec: AttentionSpec, call: Call) -> None:
         seen.update({*chosen(spec), *chosen(call.inputs(spec))})
