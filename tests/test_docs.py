@@ -1,4 +1,4 @@
-"""The README stays true to what the tool prints. (That its code runs is tested by the conftest.py of the root.)"""
+"""The README stays true to what the tool prints, and the Python on every page runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from sybil import Sybil
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parent.parent
+PAGES = [*(ROOT / f"{name}.md" for name in ("README", "DESIGN", "CONTRIBUTING")), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -35,6 +38,12 @@ def test_the_readme_opens_with_a_wrong_attention_and_its_report(tmp_path: Path) 
 
 def test_the_readme_stays_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 130
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_python_of_a_page_runs(page: Path) -> None:
+    for block in Sybil(parsers=[PythonCodeBlockParser(), SkipParser()]).parse(page):
+        block.evaluate()
 
 
 CI = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")

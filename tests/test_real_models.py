@@ -30,9 +30,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 Judge = Callable[..., Any]
 
 
-OPEN: dict[str, str] = {
-    "heads-merged-by-view bert_attention.py:eager": "the view spreads the NaN of an empty row into judged rows",
-}
+OPEN: dict[str, str] = {}
 """What qkv does not do yet, and why. A case that starts to pass fails here, and its line goes."""
 
 

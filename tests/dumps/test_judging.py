@@ -124,6 +124,7 @@ def test_only_a_part_of_a_large_dump_is_searched(tmp_path: Path) -> None:
     assert any("faults were sought on a part" in sentence for sentence in report.assumptions)
 
 
+@pytest.mark.slow
 def test_axes_that_could_be_either_way(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     tensors = {name: rng.normal(size=(2, 5, 7, 8)) for name in ("q", "k", "v", "out")}
@@ -183,6 +184,7 @@ def test_two_dumps_part_at_a_stage(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_dumps_without_a_spec_are_called_by_their_names(tmp_path: Path) -> None:
     right = tensors_of(run_of(spec_from_mapping({**FIELDS, "rope": "halves"})))
     paths = [write(tmp_path / "a.npz", right), write(tmp_path / "b.npz", {**right, "out": right["out"] + 0.1})]
@@ -194,6 +196,7 @@ def test_two_dumps_without_a_spec_are_called_by_their_names(tmp_path: Path) -> N
     assert "expected" not in text
 
 
+@pytest.mark.slow
 def test_weights_rule_readings_of_the_axes_out(tmp_path: Path) -> None:
     run = run_of(spec_from_mapping({**FIELDS, "rope": "halves"}), queries=6, keys=6)
     report = check(write(tmp_path / "a.npz", with_insides(run)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qkv.comparison import DRAWS, Bools, Floats, as_rows, rounded_run
+from qkv.comparison import DRAWS, EPSILON, Bools, Floats, as_rows, rounded_run
 from qkv.long_sequence.answer import Answer
 from qkv.oracle.streaming import contexts
 
@@ -111,7 +111,10 @@ def _begun(answer: Answer, directions: Floats) -> tuple[Floats, Floats]:
 
 
 def _usual_rounding(answer: Answer, directions: Floats) -> Floats:
-    """The error that rounding usually makes in a row, over the row's size, ``(head,)``."""
+    """The error that rounding usually makes in a row, over the row's size, ``(head,)``.
+
+    Where all the rows that were looked at are empty, it is the rounding of one number.
+    """
     shares = []
     with np.errstate(all="ignore"):
         for queries in in_parts(sample(answer.length, SAMPLE), answer.rows_at_once):
@@ -121,7 +124,8 @@ def _usual_rounding(answer: Answer, directions: Floats) -> Floats:
             off = [as_rows(run.output, answer.row_heads)[0] @ directions - right for run in runs]
             shares.append(np.linalg.norm(off, axis=-1).max(axis=0) / np.linalg.norm(right, axis=-1))
     of_head = np.concatenate(shares).T
-    return np.array([np.median(share[np.isfinite(share)]) if np.isfinite(share).any() else 0.0 for share in of_head])
+    known = (share[np.isfinite(share)] for share in of_head)
+    return np.array([np.median(share) if share.size else EPSILON[expected.held_to] for share in known])
 
 
 def in_parts(queries: Sequence[int], size: int) -> Iterator[Sequence[int]]:
