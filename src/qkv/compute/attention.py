@@ -146,7 +146,8 @@ def _attended(given: Arguments, plan: Plan, lse_wanted: bool) -> Attended:
     seed = int(torch.randint(2**62, ())) if given.dropout_p else 0
     lse_wanted = lse_wanted or given.empty_row != "zero"
     output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, lse_wanted, seed))
-    output = output[..., :value_dim]
+    if output.shape[3] != value_dim:
+        output = output[..., :value_dim]
     if given.empty_row != "zero":
         output = output.where(~empty_rows(lse)[..., None], _of_empty_rows(given))
     return Attended(output, lse)

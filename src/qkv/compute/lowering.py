@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,17 +20,19 @@ SHORT = 192
 """Below so many queries a causal square is too small for halving to pay; what is halved is halved to less than this."""
 BLOCKS = (64, 128, 256)
 """Queries that are taken at a time where the mask is neither open nor plainly causal: a quarter of the keys seen."""
+NEAR = 64
+"""Keys that are fewer than this are computed with what stands beside them."""
 LEAST = 32
 """Cuts at the seams of a mask are at least so far apart."""
-MOST_ASKED = 1 << 21
-"""A tile of more pairs than this is asked for its mask when it is computed: its table would fill the memory."""
+MOST_NOTED = 1 << 23
+"""Entries of different tables that are kept of a mask; tiles beyond are asked for theirs when they are computed."""
 SCORES = 1 << 21
 """Scores of all heads that are held at a time where a kernel holds them: 8 MiB in float32."""
 MOST_RECTANGLES = 64
 """Rectangles of one tile. Their gradients of keys and values are held together before they are added up."""
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def lower(
     mask: Mask, batch: int, query_len: int, key_len: int, first: int, *, plainly_causal: bool = True
 ) -> tuple[Tile, ...]:
@@ -60,7 +61,8 @@ def lower(
     return tuple(tiles)
 
 
-class _Cutting(NamedTuple):
+@dataclass
+class _Cutting:
     """One sequence's scores, to be cut into tiles: queries beside keys, as indices."""
 
     mask: Mask
@@ -69,6 +71,8 @@ class _Cutting(NamedTuple):
     first: int
     plainly_causal: bool
     asked: bool
+    tables: dict[Table, Table] = field(default_factory=dict)
+    noted: int = 0
 
     def tiles(self) -> Iterator[Tile]:
         """The tiles, from the first queries on."""
@@ -119,24 +123,43 @@ class _Cutting(NamedTuple):
         every, some = self.mask.reach(self._span(start, stop))
         if not some:
             return
-        hull: Ranges = ((some[0][0], some[-1][1]),)
-        unsure = size(hull) - size(every)
-        if size(hull) > 2 * size(some) + BLOCKS[0] or size(every) > 4 * unsure:
-            yield from (Tile(start, stop - start, low, high - low) for low, high in every)
-            hull = difference(some, every)
-        for low, high in hull:
+        seen_by_all = tuple((low, high) for low, high in every if high - low >= NEAR)
+        rest: Ranges = ((some[0][0], some[-1][1]),)
+        unsure = size(rest) - size(seen_by_all)
+        if size(rest) > 2 * size(_joined(some)) or size(seen_by_all) > 4 * unsure:
+            yield from (Tile(start, stop - start, low, high - low) for low, high in seen_by_all)
+            rest = _joined(difference(some, seen_by_all))
+        for low, high in rest:
             yield Tile(start, stop - start, low, high - low, self._masking(start, stop, low, high))
 
     def _masking(self, start: int, stop: int, low: int, high: int) -> Masking:
-        if self.asked or (stop - start) * (high - low) > MOST_ASKED:
+        pairs = (stop - start) * (high - low)
+        if self.asked or self.noted + pairs > MOST_NOTED:
             return "asked"
         query, key = np.arange(start, stop) + self.first, np.arange(low, high)
         allows = self.mask.allows(Positions(query[None, None, :, None], key[None, None, None, :]))
         allows = np.broadcast_to(allows[:1, :1], (1, 1, stop - start, high - low))[0, 0]
-        return "open" if allows.all() else Table(allows.copy())
+        if allows.all():
+            return "open"
+        table = Table(allows.copy())
+        if table not in self.tables:
+            self.tables[table] = table
+            self.noted += pairs
+        return self.tables[table]
 
     def _span(self, start: int, stop: int) -> Span:
         return Span(self.first + start, self.first + stop - 1, 0, self.key_len - 1)
+
+
+def _joined(ranges: Ranges) -> Ranges:
+    """The ranges, with what is near each other in one: a further call costs more than some keys that nobody sees."""
+    joined: list[tuple[int, int]] = []
+    for low, high in ranges:
+        if joined and low - joined[-1][1] < NEAR:
+            joined[-1] = joined[-1][0], high
+        else:
+            joined.append((low, high))
+    return tuple(joined)
 
 
 def _corner(queries: int, rows: int, keys: int, width: int) -> Iterator[Tile]:

@@ -48,7 +48,8 @@ class Plan:
             "composite": "plain operations on all the scores",
         }[self.kernel]
         skipped = 1 - self.share
-        work = f"{skipped:.1%} of the scores are skipped" if skipped else "all scores are made"
+        said = "more than 99.9%" if 0.9995 <= skipped < 1 else f"{skipped:.1%}"
+        work = f"{said} of the scores are skipped" if skipped else "all scores are made"
         return "\n".join([f"{how}; {work}", *(f"- {reason}" for reason in self.reasons)])
 
 
