@@ -14,7 +14,8 @@ from torch.nn import functional
 from qkv.compute.arguments import Arguments, EmptyRow, Options, Precision, read_arguments, without_autocast
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.planning import Plan, plan_of
-from qkv.compute.tiled import Work, tiled
+from qkv.compute.tiled import tiled
+from qkv.compute.work import Work
 from qkv.errors import SpecError, nearest
 from qkv.masks import Mask, QueryOffset
 

@@ -16,7 +16,7 @@ from qkv.masks.intervals import difference, runs, size
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
-SHORT = 192
+SHORT = 320
 """Below so many queries a causal square is too small for halving to pay; what is halved is halved to less than this."""
 BLOCKS = (64, 128, 256)
 """Queries that are taken at a time where the mask is neither open nor plainly causal: a quarter of the keys seen."""
