@@ -352,16 +352,22 @@ def test_the_plan_of_tensors_without_memory_is_that_of_the_same_tensors() -> Non
 
 
 LONG = """
-import resource, sys, torch, qkv
+import threading, psutil, torch, qkv
+done, most = threading.Event(), [0]
+def watch():  # getrusage would count what the process was forked from
+    while not done.wait(0.005):
+        most[0] = max(most[0], psutil.Process().memory_info().rss)
+watcher = threading.Thread(target=watch)
+watcher.start()
 x = torch.randn(1, 1, 131072, 64, requires_grad=True)
 qkv.attend(x, x, x, mask=qkv.causal() & qkv.window(256)).sum().backward()
-largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(largest // 1024 if sys.platform == "darwin" else largest)
+done.set()
+watcher.join()
+print(most[0])
 """
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="it has no getrusage")
 def test_a_window_over_131072_tokens_and_back_takes_less_than_a_gigabyte() -> None:
     done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 1_000_000  # kilobytes; all scores would take 64 GB
+    assert 0 < int(done.stdout) < 1e9  # all scores would take 64 GB
