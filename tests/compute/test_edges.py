@@ -121,11 +121,12 @@ def test_gradients_under_dropout_are_those_of_what_was_kept() -> None:
     assert torch.autograd.gradgradcheck(run, (query, key, value), fast_mode=True)
 
 
-def test_keys_are_shared_out_to_idle_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("keys", "counts"), [(9001, [4, 1]), (8192, [4])])
+def test_keys_are_shared_out_to_idle_threads(monkeypatch: pytest.MonkeyPatch, keys: int, counts: list[int]) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    query, key, value = heads(1, 4, 2, 8), heads(1, 2, 9001, 8), heads(1, 2, 9001, 8)
+    query, key, value = heads(1, 4, 2, 8), heads(1, 2, keys, 8), heads(1, 2, keys, 8)
     made = plan(query, key, value)
-    assert [tile.count for tile in made.tiles] == [4, 1]
+    assert [tile.count for tile in made.tiles] == counts
     shared = [x.clone().requires_grad_() for x in (query, key, value)]
     whole = [x.clone().requires_grad_() for x in (query, key, value)]
     output, weighed = attend(*shared), attend(*whole, return_weights=True)[0]
