@@ -105,7 +105,7 @@ class Mask(ABC):
         self.must_fit(key_len, batch=batch)
         first = position_of_first(query_offset, query_len, key_len)
         query, key = xp.arange(query_len) + first, xp.arange(key_len)
-        allows = self.allows(Positions(query[None, None, :, None], key[None, None, None, :]))
+        allows = self.allows(Positions.of(query, key))
         shape = np.broadcast_shapes(tuple(allows.shape), (batch or 1, 1, query_len, key_len))
         allows = xp.broadcast_to(allows, shape)  # batch head query key
         return allows[0, 0] if batch is None and not any(self.varies) else allows
@@ -154,7 +154,7 @@ class Mask(ABC):
     def pair_by_pair(self, span: Span) -> Reach:
         """What `reach` tells, exactly, by asking of every pair in the span; of a mask of one sequence and head."""
         query, key = np.arange(span.first_query, span.last_query + 1), np.arange(span.first_key, span.last_key + 1)
-        allows = self.allows(Positions(query[None, None, :, None], key[None, None, None, :]))[0, 0]
+        allows = self.allows(Positions.of(query, key))[0, 0]
         return Reach(runs(allows.all(axis=0), span.first_key), runs(allows.any(axis=0), span.first_key))
 
     def shifted(self, offset: int) -> Mask:

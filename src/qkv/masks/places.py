@@ -36,6 +36,11 @@ class Positions:
     sequence: Array | None = None
     head: Array | None = None
 
+    @classmethod
+    def of(cls, query: Array, key: Array, **more: Array | None) -> Positions:
+        """Queries beside keys, from the positions of each, ``(query,)`` and ``(key,)``; and what else is known."""
+        return cls(query[None, None, :, None], key[None, None, None, :], **more)
+
     @property
     def everywhere(self) -> Array:
         """True for every pair of a query and a key."""

@@ -86,9 +86,9 @@ class Run:
         """Where queries and keys stand, as masks read it."""
         query, key = self.token_positions()
         document, is_token = self.inputs.document, self.inputs.is_token
-        return Positions(
-            query=query[None, None, :, None],
-            key=key[None, None, None, :],
+        return Positions.of(
+            query,
+            key,
             query_document=None if document is None else self._documents_at(document, query)[:, None, :, None],
             key_document=None if document is None else document[:, None, None, :],
             key_is_token=None if is_token is None else is_token[:, None, None, :],

@@ -33,7 +33,7 @@ def masks_of(run: Run, square: int | None = None) -> Iterator[KnownMask]:
         at = run.positions()
     else:
         position = np.arange(square)
-        at = Positions(query=position[None, None, :, None], key=position[None, None, None, :])
+        at = Positions.of(position, position)
     for part in run.spec.mask.parts():
         if square is not None and getattr(at, "query_document", None) is None and run.inputs.document is not None:
             continue

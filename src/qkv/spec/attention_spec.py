@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from qkv.errors import SpecError
-from qkv.masks import Everything, Mask
+from qkv.masks import Everything, Mask, QueryOffset as QueryOffset
+from qkv.masks.places import position_of_first
 from qkv.positions import Alibi, RelativeBias, Rope
 from qkv.spec.sentence import describe
 from qkv.vocabulary import EmptyRow
-
-QueryOffset = Literal["bottom_right", "top_left"] | int
 
 
 @dataclass(frozen=True)
@@ -123,9 +122,7 @@ class AttentionSpec:
 
     def offset_for(self, query_len: int, key_len: int) -> int:
         """Absolute position of the first query."""
-        if self.query_offset == "bottom_right":
-            return key_len - query_len
-        return 0 if self.query_offset == "top_left" else int(self.query_offset)
+        return position_of_first(self.query_offset, query_len, key_len)
 
     def masks(self, kind: type[Mask]) -> bool:
         """Whether the mask, or any part of it, is of this kind."""
