@@ -20,6 +20,10 @@ EmptyRow = Literal["zero", "nan", "uniform"]
 Precision = Literal["same", "high", "low"]
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 AXES = ("batch", "head", "query", "key")
+LEARNED = ("query", "key", "value", "bias", "sinks")
+"""What gradients are made of."""
+UNREAD = {Documents(): "ids", Padding(): "lengths"}
+"""Masks that say nothing by themselves, and what they lack."""
 
 
 class Options(TypedDict, total=False):
@@ -106,10 +110,9 @@ class Arguments:
         return self.key.shape[2]
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Every tensor that a gradient may be wanted of."""
-        given = (self.query, self.key, self.value, self.bias, self.sinks)
-        return tuple(tensor for tensor in given if tensor is not None)
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """Every tensor that a gradient may be wanted of, in the order of `LEARNED`; None for what isn't there."""
+        return tuple(getattr(self, name) for name in LEARNED)
 
 
 def read_arguments(
@@ -141,9 +144,8 @@ def read_arguments(
     sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     rule, table = _masks(mask, sizes, query)
     for part in rule.parts():
-        if part in (Documents(), Padding()):
-            given = "ids" if part == Documents() else "lengths"
-            _refuse(f"mask {rule} says nothing of which {part} there are; write qkv.{part}({given}) & ...")
+        if part in UNREAD:
+            _refuse(f"mask {rule} says nothing of which {part} there are; write qkv.{part}({UNREAD[part]}) & ...")
     rule.must_fit(sizes[3], batch=sizes[0], num_heads=sizes[1])
     scale = max(query.shape[-1], 1) ** -0.5 if scale is None else _number("scale", scale)
     softcap = None if softcap is None else _number("softcap", softcap)

@@ -43,9 +43,17 @@ def composite(given: Arguments, kept: Tensor | None = None) -> Attended:
     attn_scores = (query @ key.mT).flatten(1, 2) * given.scale  # batch head query key
     if given.softcap is not None:
         attn_scores = given.softcap * torch.tanh(attn_scores / given.softcap)
-    for added in additions(given, slice(0, given.query_len), slice(0, given.key_len)):
-        attn_scores = attn_scores + added.to(exact)
-    may_attend = allowed(given, slice(0, given.query_len), slice(0, given.key_len))
+    device = given.query.device
+    at = Positions.of(
+        torch.arange(given.query_len, device=device) + given.first, torch.arange(given.key_len, device=device)
+    )
+    if given.bias is not None:
+        attn_scores = attn_scores + given.bias.to(exact)
+    if given.slopes is not None:
+        attn_scores = attn_scores + alibi(given.slopes, at).to(exact)
+    may_attend = given.mask.allows(at)
+    if given.table is not None:
+        may_attend = may_attend & given.table
     attn_scores = attn_scores.masked_fill(~may_attend, -torch.inf)
     top, total = _sum_exp(given, attn_scores)
     empty = total == 0
@@ -92,28 +100,6 @@ def finite(lse: Tensor) -> Tensor:
     return lse.masked_fill(empty_rows(lse), 0)
 
 
-def positions(given: Arguments, queries: slice, keys: slice) -> Positions:
-    """Where some of the queries and keys stand."""
-    device = given.query.device
-    query = torch.arange(queries.start, queries.stop, device=device)[None, None, :, None] + given.first
-    return Positions(query, torch.arange(keys.start, keys.stop, device=device)[None, None, None])
-
-
-def allowed(given: Arguments, queries: slice, keys: slice) -> Tensor:
-    """Where some of the queries may attend to some of the keys, broadcasting to ``(batch, head, query, key)``."""
-    may_attend: Tensor = given.mask.allows(positions(given, queries, keys))
-    return may_attend if given.table is None else may_attend & part(given.table, queries, keys)
-
-
-def additions(given: Arguments, queries: slice, keys: slice) -> list[Tensor]:
-    """What is added to some of the scores, each broadcasting to ``(batch, head, query, key)``."""
-    added = [] if given.bias is None else [part(given.bias, queries, keys)]
-    if given.slopes is not None:
-        at = positions(given, queries, keys)
-        added.append(-given.slopes[:, None, None] * (at.query - at.key).abs())
-    return added
-
-
-def part(x: Tensor, queries: slice, keys: slice) -> Tensor:
-    """Some queries and keys of a tensor that broadcasts to ``(batch, head, query, key)``."""
-    return x[:, :, queries if x.shape[2] > 1 else slice(None), keys if x.shape[3] > 1 else slice(None)]
+def alibi(slopes: Tensor, at: Positions) -> Tensor:
+    """What alibi adds to the scores of queries and keys at these positions, from a slope for each head."""
+    return -slopes[:, None, None] * (at.query - at.key).abs()

@@ -12,7 +12,7 @@ import numpy as np
 
 from qkv.compute.tiles import Masking, Table, Tile
 from qkv.masks import Causal, Mask, Positions, Ranges, Span
-from qkv.masks.intervals import difference, runs, size
+from qkv.masks.intervals import difference, runs, size, union
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
@@ -137,7 +137,7 @@ class _Cutting:
         if self.asked or self.noted + pairs > MOST_NOTED:
             return "asked"
         query, key = np.arange(start, stop) + self.first, np.arange(low, high)
-        allows = self.mask.allows(Positions(query[None, None, :, None], key[None, None, None, :]))
+        allows = self.mask.allows(Positions.of(query, key))
         allows = np.broadcast_to(allows[:1, :1], (1, 1, stop - start, high - low))[0, 0]
         if allows.all():
             return "open"
@@ -153,13 +153,7 @@ class _Cutting:
 
 def _joined(ranges: Ranges) -> Ranges:
     """The ranges, with what is near each other in one: a further call costs more than some keys that nobody sees."""
-    joined: list[tuple[int, int]] = []
-    for low, high in ranges:
-        if joined and low - joined[-1][1] < NEAR:
-            joined[-1] = joined[-1][0], high
-        else:
-            joined.append((low, high))
-    return tuple(joined)
+    return union((ranges,), gap=NEAR - 1)
 
 
 def _corner(queries: int, rows: int, keys: int, width: int) -> Iterator[Tile]:

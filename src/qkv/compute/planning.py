@@ -85,7 +85,7 @@ def _why_composite(given: Arguments, weights: bool) -> list[str]:
     reasons = []
     if weights:
         reasons.append("the weights are wanted: no fused kernel gives them")
-    if _transforming() and any(_in_transform(x) for x in given.tensors):
+    if _transforming() and any(_in_transform(x) for x in given.tensors if x is not None):
         reasons.append("a forward-mode derivative or a transform of torch.func is going on: fused kernels have none")
     if torch.compiler.is_compiling():
         reasons.append("torch.compile is at work: it makes kernels of plain operations")

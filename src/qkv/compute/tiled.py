@@ -23,8 +23,7 @@ from qkv.compute.work import Work
 
 def tiled(work: Work) -> tuple[Tensor, Tensor]:
     """The context vectors and their log-sum-exp, with gradients where some are wanted."""
-    given = work.given
-    tensors = (given.query, given.key, given.value, given.bias, given.sinks)
+    tensors = work.given.tensors
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
         output, lse = _Tiled.apply(work, *tensors)  # type: ignore[no-untyped-call]
         return output, lse
@@ -139,10 +138,9 @@ def gradients(
     of_sinks = None
     if given.sinks is not None and wanted[4]:
         towards = (output * grad).sum(-1) if grad_lse is None else (output * grad).sum(-1) - grad_lse
-        of_sinks = -(torch.exp(given.sinks.to(exact)[:, None] - lse) * towards).sum((0, 2)).to(given.sinks.dtype)
-    made = zip((of_query, of_key, of_value, of_bias), (given.query, given.key, given.value, given.bias), strict=True)
-    given_back = [None if x is None or like is None else x.to(like.dtype) for x, like in made]
-    return [x if want else None for x, want in zip([*given_back, of_sinks], wanted, strict=True)]
+        of_sinks = -(torch.exp(given.sinks.to(exact)[:, None] - lse) * towards).sum((0, 2))
+    made = zip((of_query, of_key, of_value, of_bias, of_sinks), given.tensors, wanted, strict=True)
+    return [x.to(like.dtype) if want and x is not None and like is not None else None for x, like, want in made]
 
 
 def _add_to_queries(call: Tile, whole: Tensor, parts: Tensor) -> None:
@@ -178,8 +176,7 @@ def differentiable(
     work: Work, wanted: tuple[bool, ...], grad: Tensor | None, grad_lse: Tensor | None
 ) -> Iterator[Tensor | None]:
     """The same as `gradients` gives, which can be differentiated again: by way of all the scores."""
-    given = work.given
-    tensors = (given.query, given.key, given.value, given.bias, given.sinks)
+    given, tensors = work.given, work.given.tensors
     asked = [x for x, want in zip(tensors, wanted, strict=True) if want and x is not None]
     attended = composite(given, dropped(work))
     pairs = [(attended.output, grad), (attended.lse, grad_lse)]

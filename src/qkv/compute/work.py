@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from qkv.compute import blockwise
-from qkv.compute.arguments import Arguments
-from qkv.compute.composite import precise
+from qkv.compute.arguments import LEARNED, Arguments
+from qkv.compute.composite import alibi, precise
 from qkv.compute.tiles import Tile
 from qkv.masks import Positions
-
-_NAMES = ("query", "key", "value", "bias", "sinks")
-"""The tensors that gradients are made of."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,14 @@ class Work:
         """Each call of a kernel, by its number."""
         return enumerate(call for tile in self.tiles for call in tile.calls())
 
-    @property
+    @cached_property
     def merges(self) -> bool:
         """Whether rows are put together of several parts."""
         return any(not tile.first for tile in self.tiles)
 
     def but(self, *tensors: Tensor | None) -> Work:
         """The same work on other tensors: query, key, value, bias and sinks."""
-        changed: dict[str, Any] = dict(zip(_NAMES, tensors, strict=True))
+        changed: dict[str, Any] = dict(zip(LEARNED, tensors, strict=True))
         return replace(self, given=replace(self.given, **changed))
 
     def added(self, call: Tile, dtype: torch.dtype, *, in_kernel: bool = False) -> Tensor | None:
@@ -66,8 +64,7 @@ class Work:
         if given.bias is not None:
             parts.append(call.of_pairs(given.bias).to(dtype))
         if given.slopes is not None:
-            at = self._positions(call)
-            parts.append((-given.slopes[None, :, None, None] * (at.query - at.key).abs()).to(dtype))
+            parts.append(alibi(given.slopes, self._positions(call)).to(dtype))
         shown: list[Tensor] = []
         if call.masking == "asked":
             shown.append(given.mask.allows(self._positions(call)))
@@ -81,13 +78,13 @@ class Work:
     def _positions(self, call: Tile) -> Positions:
         """Where the queries and keys of a call's rectangles stand; those of the first where distances are the same."""
         device = self.given.query.device
-        query = torch.arange(call.rows, device=device)[None, None, :, None] + (self.given.first + call.queries)
-        key = torch.arange(call.width, device=device)[None, None, None, :] + call.keys
-        if call.query_step != call.key_step:
-            further = torch.arange(call.count, device=device)[:, None, None, None]
-            query, key = query + call.query_step * further, key + call.key_step * further
-        sequence = torch.arange(*call.sequences, device=device)[:, None, None, None]
-        return Positions(query, key, sequence=sequence)
+        query = torch.arange(call.rows, device=device) + (self.given.first + call.queries)
+        key = torch.arange(call.width, device=device) + call.keys
+        at = Positions.of(query, key, sequence=torch.arange(*call.sequences, device=device)[:, None, None, None])
+        if call.query_step == call.key_step:
+            return at
+        further = torch.arange(call.count, device=device)[:, None, None, None]
+        return replace(at, query=at.query + call.query_step * further, key=at.key + call.key_step * further)
 
     def empty(self, call: Tile, added: Tensor | None) -> Tensor | None:
         """Which rows of a call may attend to nothing, broadcasting to ``(batch, head, rows)``; None where all may."""

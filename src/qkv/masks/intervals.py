@@ -48,11 +48,11 @@ class Reach(NamedTuple):
         return Reach(*(tuple((start + by, stop + by) for start, stop in ranges) for ranges in self))
 
 
-def union(parts: Iterable[Ranges]) -> Ranges:
-    """What is in any of the ranges."""
+def union(parts: Iterable[Ranges], *, gap: int = 0) -> Ranges:
+    """What is in any of the ranges; also what stands in gaps between them that are no longer than ``gap``."""
     joined: list[tuple[int, int]] = []
     for start, stop in sorted(one for ranges in parts for one in ranges):
-        if joined and start <= joined[-1][1]:
+        if joined and start <= joined[-1][1] + gap:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1])
         else:
             joined.append((start, stop))
