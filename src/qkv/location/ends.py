@@ -21,17 +21,10 @@ def other_end(frontier: Frontier, number: int) -> int | None:
     if frontier.stage == Stage.SCALE and operation.name in ("mul", "div", "scaled_dot_product_attention"):
         for value, sight in operands:
             if sight.factor != 1.0 and sight.right:
-                return _first_scaled(frontier, value)
+                return frontier.origin(value, lambda maker: _scaled(frontier, maker))
     return None
 
 
-def _first_scaled(frontier: Frontier, value: int) -> int | None:
-    """The operation from which on an array is multiplied by something, through what is made of it."""
-    maker = frontier.flow.maker(value)
-    while maker is not None:
-        scaled = [operand for operand, sight in frontier.sighted(maker) if sight.factor != 1.0]
-        earlier = frontier.flow.maker(scaled[0]) if scaled else None
-        if earlier is None:
-            return maker
-        maker = earlier
-    return None
+def _scaled(frontier: Frontier, number: int) -> int | None:
+    """The first array that an operation is given which is multiplied by something."""
+    return next((value for value, sight in frontier.sighted(number) if sight.factor != 1.0), None)

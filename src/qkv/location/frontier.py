@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,6 +131,22 @@ class Frontier:
                 together = (mine.file, mine.function) == (theirs.file, theirs.function)
                 return mine if together and "," not in mine.target else self.place(number)
         return self.place(number)
+
+    def origin(self, value: int, earlier: Callable[[int], int | None]) -> int | None:
+        """The operation that a value comes from, through what is made of it; None where none made the value.
+
+        Args:
+            value: its number.
+            earlier: for an operation, which of what it is given to follow; None for the one that is looked for.
+        """
+        maker = self.flow.maker(value)
+        while maker is not None:
+            before = earlier(maker)
+            behind = None if before is None else self.flow.maker(before)
+            if behind is None:
+                return maker
+            maker = behind
+        return None
 
     def known(self, value: int) -> bool:
         """Whether a value was recognised, was given, or has no content of its own."""

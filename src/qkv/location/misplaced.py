@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Ref
 from qkv.location.blaming import Blame
@@ -25,15 +27,14 @@ def batch_for_tokens(frontier: Frontier, number: int) -> int | None:
     if frontier.operation(number).name not in MULTIPLYING:
         return None
     value = next((value for value, sight in frontier.sighted(number) if "batch" in sight.axes[-2:]), None)
-    maker = None if value is None else frontier.flow.maker(value)
-    while maker is not None:
-        operands = frontier.flow.operands(maker)
-        earlier = next((one for one in operands if _batch_behind_tokens(frontier, one)), None)
-        before = None if earlier is None else frontier.flow.maker(earlier)
-        if before is None:
-            return maker
-        maker = before
-    return None
+    return (
+        None if value is None else frontier.origin(value, lambda maker: _first(frontier, maker, _batch_behind_tokens))
+    )
+
+
+def _first(frontier: Frontier, number: int, lies: Callable[[Frontier, int], bool]) -> int | None:
+    """The first array that an operation is given which lies in a certain way."""
+    return next((value for value in frontier.flow.operands(number) if lies(frontier, value)), None)
 
 
 def _batch_behind_tokens(frontier: Frontier, value: int) -> bool:
@@ -50,14 +51,7 @@ def across(frontier: Frontier, number: int) -> int | None:
     across = [value for value in frontier.flow.operands(number) if _key_first(frontier, value)]
     if len(across) != 1 or len(frontier.flow.operands(number)) < 2:
         return None
-    maker = frontier.flow.maker(across[0])
-    while maker is not None:
-        earlier = [value for value in frontier.flow.operands(maker) if _key_first(frontier, value)]
-        before = frontier.flow.maker(earlier[0]) if earlier else None
-        if before is None:
-            return maker
-        maker = before
-    return None
+    return frontier.origin(across[0], lambda maker: _first(frontier, maker, _key_first))
 
 
 def _key_first(frontier: Frontier, value: int) -> bool:
@@ -101,17 +95,19 @@ def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
 
 def first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:
     """The operation that made an array's values, before they were only laid out in other ways."""
-    maker = frontier.flow.maker(value)
-    while maker is not None:
-        same = [
-            operand
-            for operand, other in frontier.sighted(maker)
-            if (other.name, other.factor, other.stage == Stage.MASK)
-            == (sight.name, sight.factor, sight.stage == Stage.MASK)
-            and (frontier.stage != Stage.HEADS or other.fixed == sight.fixed)  # else where its head was picked
-            and frontier.flow.maker(operand) is not None
-        ]
-        if not same:
-            return maker
-        maker = frontier.flow.maker(same[0])
-    return None
+
+    def same(maker: int) -> int | None:
+        for operand, other in frontier.sighted(maker):
+            alike = _as_laid_out(other) == _as_laid_out(sight)
+            # Of heads what is looked for is where its head was picked.
+            picked = frontier.stage == Stage.HEADS and other.fixed != sight.fixed
+            if alike and not picked and frontier.flow.maker(operand) is not None:
+                return operand
+        return None
+
+    return frontier.origin(value, same)
+
+
+def _as_laid_out(sight: Sight) -> tuple[str, float, bool]:
+    """What stays the same of an array however it is laid out."""
+    return sight.name, sight.factor, sight.stage == Stage.MASK

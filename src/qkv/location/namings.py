@@ -6,7 +6,7 @@ import ast
 
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Place
-from qkv.location.settings import assigned, settings_of
+from qkv.location.settings import assigned, given_by_place, settings_of
 from qkv.location.source import Source, last_name
 
 PROJECTED = ("query", "key", "value")
@@ -82,10 +82,11 @@ def handed_as_another(source: Source, place: Place, odd: str) -> int | None:
     names = last_name(call.func) if isinstance(call, ast.Call) else ""
     functions = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef) and one.name == names]
     for function in functions[:1]:
-        arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
-        arguments = arguments[1:] if arguments[:1] == ["self"] else arguments
         assert isinstance(call, ast.Call)
-        pairs = [*zip(arguments, call.args, strict=False), *((one.arg or "", one.value) for one in call.keywords)]
+        pairs = [
+            *zip(given_by_place(function), call.args, strict=False),
+            *((one.arg or "", one.value) for one in call.keywords),
+        ]
         for argument, given in pairs:
             if call_role_of(last_name(given)) == odd and call_role_of(argument) in {*PROJECTED} - {odd}:
                 return given.lineno

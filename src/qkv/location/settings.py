@@ -67,9 +67,14 @@ def arguments_of(function: ast.FunctionDef) -> set[str]:
 
 def place_of(function: ast.FunctionDef, name: str) -> int | None:
     """Which argument of a call a function's argument is, ``self`` aside; None for one that is only given by name."""
+    arguments = given_by_place(function)
+    return arguments.index(name) if name in arguments else None
+
+
+def given_by_place(function: ast.FunctionDef) -> list[str]:
+    """The names of the arguments that a call may give by place, ``self`` aside."""
     arguments = [one.arg for one in [*function.args.posonlyargs, *function.args.args]]
-    skipped = 1 if arguments[:1] == ["self"] else 0
-    return arguments.index(name) - skipped if name in arguments else None
+    return arguments[1:] if arguments[:1] == ["self"] else arguments
 
 
 def handed_in(call: ast.Call, name: str, place: int | None) -> ast.expr | None:
