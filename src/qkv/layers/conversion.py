@@ -142,9 +142,7 @@ def _said(module: nn.Module, theirs: Mapping[str, Tensor]) -> dict[str, Any]:
         norm = getattr(module, "q_norm", None)
         eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
         return said if eps is None else said | {"norm_eps": eps}
-    heads = next(
-        (getattr(module, name) for name in ("num_heads", "n_heads", "n_head", "heads") if hasattr(module, name)), 1
-    )
+    heads = next((getattr(module, name) for name in _HEADS if hasattr(module, name)), 1)
     square = any(mask.ndim >= 2 and mask.shape[-1] == mask.shape[-2] for mask in module.buffers())
     dropout = getattr(module, "dropout", 0.0)
     return {
