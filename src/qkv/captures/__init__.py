@@ -1,0 +1,1 @@
+"""Captures: attention weights, taken from whatever computes or holds them."""

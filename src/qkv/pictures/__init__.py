@@ -1,0 +1,1 @@
+"""Pictures: attention weights as heat maps, in a page, a figure, or the terminal."""

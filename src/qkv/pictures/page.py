@@ -1,0 +1,58 @@
+"""Page: one HTML file that holds all it needs, and asks nobody for anything."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a file that the viewer's build has made: ``viewer.js`` or ``viewer.css``."""
+    return (resources.files("qkv.pictures") / "assets" / name).read_text("utf-8")
+
+
+@cache
+def environment(package: str) -> Environment:
+    """The templates of a package; whatever they are given is escaped."""
+    return Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def page(title: str, body: str, *, data: Mapping[str, Mapping[str, Any]] | None = None,
+         details: Iterable[Mapping[str, Any]] = ()) -> str:  # fmt: skip
+    """A whole page, which shows the same without a network and sends nothing.
+
+    Args:
+        title: its title; escaped.
+        body: its content as HTML; what came from a user has to be escaped already.
+        data: what the viewer shows, by the id of the element in which it does; see ``viewer/src/payload.ts``.
+        details: what the viewer takes when it is needed; it comes last, so that the first view needn't wait.
+    """
+    script = asset("viewer.js") if data else ""
+    return environment("qkv.pictures").get_template("page.html").render(
+        title=title,
+        body=Markup(body),
+        style=Markup(asset("viewer.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=[(place, as_data(payload)) for place, payload in (data or {}).items()],
+        details=map(as_data, details),
+    )  # fmt: skip
+
+
+def as_data(payload: Mapping[str, Any]) -> Markup:
+    """JSON that may stand in a script element: nothing in it ends the element or begins another."""
+    text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
