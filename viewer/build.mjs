@@ -1,23 +1,12 @@
-// Bundles the viewer into the package's assets: one script and one style sheet, which every page carries in itself.
+// Bundles the viewer into the package's assets: a script and a style sheet, which every page carries in itself, and the
+// same as a module for notebooks. `node build.mjs FOLDER` writes them elsewhere.
 import { build } from "esbuild";
+import { fileURLToPath } from "node:url";
 
-const assets = new URL("../src/qkv/pictures/assets/", import.meta.url).pathname;
+const outdir = process.argv[2] ?? fileURLToPath(new URL("../src/qkv/pictures/assets/", import.meta.url));
+const common = { absWorkingDir: import.meta.dirname, bundle: true, minify: true, charset: "utf8", outdir };
+const script = { ...common, target: "es2022", legalComments: "inline" };
 
-await build({
-  entryPoints: { viewer: "src/main.ts" },
-  bundle: true,
-  minify: true,
-  format: "iife",
-  target: "es2022",
-  charset: "utf8",
-  legalComments: "inline",
-  outdir: assets,
-});
-
-await build({
-  entryPoints: { viewer: "styles/main.css" },
-  bundle: true,
-  minify: true,
-  charset: "utf8",
-  outdir: assets,
-});
+await build({ ...script, entryPoints: { viewer: "src/main.ts" }, format: "iife" });
+await build({ ...script, entryPoints: { widget: "src/widget.ts" }, format: "esm" });
+await build({ ...common, entryPoints: { viewer: "styles/main.css", widget: "styles/widget.css" } });

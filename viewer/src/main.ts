@@ -1,8 +1,16 @@
 // Finds what Python has put into the page, and shows it in its place.
-import type { Payload } from "./payload";
+import { mount } from "./mount";
+import type { Detail, Payload } from "./payload";
 
-for (const element of document.querySelectorAll<HTMLScriptElement>("script.qkv-data")) {
-  const payload = JSON.parse(element.textContent ?? "") as Payload;
-  const place = document.getElementById(element.dataset["place"] ?? "");
-  if (place) place.textContent = payload.title;
+/** What comes behind the script is there once the whole page is read. */
+async function details(): Promise<Detail[]> {
+  if (document.readyState === "loading") {
+    await new Promise((read) => document.addEventListener("DOMContentLoaded", read, { once: true }));
+  }
+  return [...document.querySelectorAll("script.qkv-detail")].map((script) => JSON.parse(script.textContent ?? ""));
+}
+
+for (const script of document.querySelectorAll<HTMLScriptElement>("script.qkv-data")) {
+  const place = document.getElementById(script.dataset["place"] ?? "");
+  if (place) mount(place, JSON.parse(script.textContent ?? "") as Payload, details);
 }

@@ -40,6 +40,8 @@ export interface Head {
   name: string;
   /** Names the head among all: "0.3". Details that come behind the first view are found by it. */
   id: string;
+  /** The id of the head that this one should equal; the page then shows the difference too. Both need `exact`. */
+  against?: string | null;
   /** One grayscale PNG a level, as a data URI; null for what stands in a detail block, or was left out. */
   pictures: (string | null)[];
   /** Of each computed query. Entropy in bits; distance looked back in tokens, weighted; weight on the first token. */
@@ -52,11 +54,14 @@ export interface Head {
   received: Numbers;
   /** All weights, row by row, where there are few; NaN where a query may not attend. */
   exact: Numbers | null;
-  /** The largest weights of each computed row, exact: keys as uint32 (2^32 - 1 for none) and their weights. */
+  /** The `count` largest weights of each computed row, falling: keys as uint32 (2^32 - 1 for none), exact weights. */
   top: { count: number; keys: Numbers; weights: Numbers } | null;
   /** The values that the weights mix, (key_len, dim), where there are few. */
   value: { dim: number; numbers: Numbers } | null;
-  /** Every stage on the way to the weights, (query_len, key_len) each, where there are few: "attn_scores", … */
+  /**
+   * Every stage on the way to the weights, (query_len, key_len) each, where there are few: "attn_scores", …; in their
+   * order, without the weights themselves (those are `exact`). -Infinity or NaN where a mask hides.
+   */
   stages: { name: string; title: string; numbers: Numbers }[];
 }
 

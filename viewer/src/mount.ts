@@ -1,0 +1,14 @@
+// Shows a payload in an element: the same in a page and in a notebook.
+import type { Detail, Payload } from "./payload";
+
+/** Gives what comes behind the first view; asked for only when it is needed. */
+export type Details = () => Promise<Detail[]>;
+
+const views: { [kind in Payload["kind"]]?: (element: HTMLElement, payload: any, details: Details) => () => void } = {};
+
+/** Returns what takes the view away again. */
+export function mount(element: HTMLElement, payload: Payload, details: Details = async () => []): () => void {
+  const view = views[payload.kind];
+  if (!view) throw new Error(`this page has no view of "${payload.kind}"`);
+  return view(element, payload, details);
+}
