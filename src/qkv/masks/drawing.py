@@ -26,9 +26,15 @@ class Cells(NamedTuple):
     keys: range
 
     @classmethod
-    def of(cls, query_len: int, key_len: int) -> Cells:
-        """The grid of a table of so many queries and keys."""
-        return cls(range(0, query_len, -(-query_len // ROWS) or 1), range(0, key_len, -(-key_len // COLUMNS) or 1))
+    def of(cls, query_len: int, key_len: int, rows: int = ROWS, columns: int = COLUMNS) -> Cells:
+        """The grid of a table of so many queries and keys, of so many rows and columns at most."""
+        return cls(range(0, query_len, -(-query_len // rows) or 1), range(0, key_len, -(-key_len // columns) or 1))
+
+    @property
+    def each(self) -> str:
+        """What a cell covers: ``4 queries by 2 keys``; empty where it is a single pair."""
+        queries, keys = self.queries.step, self.keys.step
+        return f"{queries} queries by {keys} keys" if queries > 1 or keys > 1 else ""
 
 
 def drawn(cells: Cells, reach: Callable[[int, int], Reach], shades: str) -> str:
@@ -46,9 +52,8 @@ def drawn(cells: Cells, reach: Callable[[int, int], Reach], shades: str) -> str:
         every, some = reach(start, min(start + cells.queries.step, cells.queries.stop))
         row = _filled(every, cells.keys, np.logical_and).astype(int) + _filled(some, cells.keys, np.logical_or)
         lines.append(f"{start:>{len(label)}}  " + "".join(shades[level] for level in row))
-    if cells.queries.step > 1 or cells.keys.step > 1:
-        sides = f"{cells.queries.step} queries by {cells.keys.step} keys"
-        lines.append(f"each cell is {sides}: {shades[2]} all pairs may attend, {shades[1]} some, {shades[0]} none")
+    if cells.each:
+        lines.append(f"each cell is {cells.each}: {shades[2]} all pairs may attend, {shades[1]} some, {shades[0]} none")
     return "\n".join(lines)
 
 
