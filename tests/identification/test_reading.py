@@ -177,7 +177,10 @@ def test_a_number_that_no_size_moves_is_not_taken_for_a_formula() -> None:
     assert name_of([Reading(at, 0.1234, 1e-15) for at in sizes]) == ""
 
 
-@pytest.mark.parametrize(("value", "error", "short"), [(29.9999999, 1e-6, 30.0), (0.123456, 1e-12, 0.123456)])
+@pytest.mark.parametrize(
+    ("value", "error", "short"),
+    [(29.9999999, 1e-6, 30.0), (0.123456, 1e-12, 0.123456), (0.35355337, 1e-6, 0.3535534), (29.4, 1.3, 29.4)],
+)
 def test_numbers_are_as_short_as_their_error_lets_them_be(value: float, error: float, short: float) -> None:
     assert rounded(value, error) == short
 
@@ -232,3 +235,34 @@ def test_interrupted_it_answers_with_what_it_knows() -> None:
     assert identity.why == "it was interrupted before all questions were asked"
     assert "empty rows" in identity.undecided[0]
     assert [head["kv_head"] for head in identity.per_head] == list(range(6))
+
+
+def rounded_attention(dtype: str, scale: float, sinks: Array) -> Callable[..., Array]:
+    """Causal attention of three heads that computes in ``dtype``."""
+
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        query, key, value = (array.astype(dtype) for array in (query, key, value))
+        scores = query @ np.swapaxes(key, -1, -2) * np.asarray(scale, dtype)
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, np.asarray(-np.inf, dtype))
+        with np.errstate(all="ignore"):
+            shares = np.exp(scores)
+            weights = shares / (shares.sum(axis=-1, keepdims=True) + np.exp(sinks.astype(dtype))[:, None, None])
+        return np.asarray(weights @ value, dtype)
+
+    return attention
+
+
+def test_constants_of_many_digits_are_known_as_well_as_their_precision_lets_them_be() -> None:
+    sinks = np.array([-0.674099, 0.797285, -1.407257])
+    identity = qkv.identify(rounded_attention("float32", 0.3535533906, sinks), {"num_heads": 3, "head_dim": 6})
+    assert identity.known
+    assert identity.spec is not None
+    assert identity.spec.scale == pytest.approx(0.3535533906, rel=1e-6)
+    assert [head["sink"] for head in identity.per_head] == pytest.approx(sinks.tolist(), abs=1e-4)
+
+
+def test_half_precision_shows_sinks_in_rows_of_few_keys_and_hides_small_biases() -> None:
+    sinks = np.array([-0.5, 0.75, -1.25])
+    identity = qkv.identify(rounded_attention("float16", 0.25, sinks), {"num_heads": 3, "head_dim": 6})
+    assert [head["sink"] for head in identity.per_head] == pytest.approx(sinks.tolist(), abs=0.05)
+    assert any("float16 hides it" in line for line in identity.undecided)

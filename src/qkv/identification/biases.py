@@ -19,19 +19,19 @@ class Biases:
         kind: ``none``, ``alibi`` (a slope), ``distance`` (a table) or ``position`` (a matrix).
         slope: alibi's slope.
         signed: whether keys ahead of the query are rewarded; None where there are none.
-        slope_error: how far off it may be.
         table: ``distance`` to number; zero at the query itself where that is seen.
         matrix: ``(query, key)``, each row less its own mean; NaN where hidden.
         offset: position of the first query for which this is so.
+        error: how far off the slope, or a number of the table or the matrix, may be.
     """
 
     kind: str
     slope: float = 0.0
     signed: bool | None = None
-    slope_error: float = 0.0
     table: dict[int, float] | None = None
     matrix: Floats | None = None
     offset: int = 0
+    error: float = 0.0
 
     def added(self, distance: np.ndarray) -> Floats:
         """What is added to the scores, ``(query, key)``.
@@ -55,6 +55,11 @@ class Biases:
         return shares
 
 
+def unseen_bias(noise: float, keys: float) -> float:
+    """How large a bias rounding may hide: weights have this relative error, and the smallest is one of so many keys."""
+    return 64 * noise * max(1.0, float(np.log(keys)))
+
+
 def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> Biases:
     """The bias in a head, from the weights of queries and keys of zeros.
 
@@ -72,7 +77,7 @@ def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> B
     rows = np.full_like(logs, np.nan)
     rows[seen] = logs[seen] - np.nanmean(logs[seen], axis=-1, keepdims=True)
     spread = float(np.nanmax(np.abs(rows)))
-    least = 64 * noise * max(1.0, float(np.nanmax(np.abs(logs))))
+    least = unseen_bias(noise, float(np.exp(np.nanmax(np.abs(logs)))))
     if spread <= least:
         return Biases("none")
     distance = np.arange(even.shape[1])[None, :] - (np.arange(even.shape[0]) + offset)[:, None]
@@ -81,13 +86,13 @@ def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> B
         return replace(alibi, offset=offset)
     table = _by_distance(rows, distance, least)
     if table is None:
-        return Biases("position", matrix=rows, offset=offset)
+        return Biases("position", matrix=rows, offset=offset, error=least)
     # Distances that grow on both sides of another diagonal are alibi for queries that stand elsewhere.
     for further in range(1, MOST_OFFSET) if offset == 0 else ():
         alibi = _alibi(rows, distance - further, least)
         if alibi is not None:
             return replace(alibi, offset=further)
-    return Biases("distance", table=table, offset=offset)
+    return Biases("distance", table=table, offset=offset, error=least)
 
 
 MOST_OFFSET = 16
@@ -98,7 +103,7 @@ def _alibi(rows: Floats, distance: np.ndarray, least: float) -> Biases | None:
         fitted = _sloped(rows, distance if signed else -np.abs(distance), least)
         if fitted is not None:
             ahead = bool((np.isfinite(rows) & (distance > 0)).any())
-            return Biases("alibi", fitted[0], signed if ahead else None, fitted[1])
+            return Biases("alibi", fitted[0], signed if ahead else None, error=fitted[1])
     return None
 
 

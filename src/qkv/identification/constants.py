@@ -94,10 +94,20 @@ def _same(reading: Reading, value: float, sure: bool = False) -> bool:
     return abs(reading.value - value) <= max((1e-11 if sure else 1e-5) * abs(value), 4 * reading.error)
 
 
+CHANCE = 0.1
+"""A short number counts as what was written where one so near would be this rarely there by chance."""
+
+
 def rounded(value: float, error: float) -> float:
-    """The shortest number within a few errors of a value: 30 for 29.9999999."""
+    """The short number that a measured value is: 30 for 29.9999999; where there is none, all digits that are known."""
+    if value == 0.0 or not math.isfinite(value):
+        return value
+    room = max(4 * error, 1e-14 * abs(value))
     for digits in range(1, 16):
         short = float(f"{value:.{digits}g}")
-        if abs(short - value) <= max(4 * error, 1e-14 * abs(value)):
+        apart = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1)
+        if 2 * room > CHANCE * apart:
+            break
+        if abs(short - value) <= room:
             return short
-    return value
+    return round(value, 1 - math.floor(math.log10(error))) if error > 0 else value

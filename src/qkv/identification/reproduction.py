@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from qkv.comparison import expectation
+from qkv.comparison import Expectation, as_rows, expectation
 from qkv.errors import CandidateError
 from qkv.identification.box import Floats
 from qkv.identification.found import Found
 from qkv.identification.mask_rules import documents_for, rows_at_tokens
 from qkv.identification.precision import coarser
+from qkv.identification.wording import estimates_of
 from qkv.oracle import Inputs, run_stages
+from qkv.positions import RelativeBias
 from qkv.report import ProbeResult
+from qkv.report.identity import Estimate
 from qkv.spec import AttentionSpec
 
 
@@ -66,11 +70,14 @@ def _held_against(
     query = longer * fresh.gain * rng.normal(size=(batch, sizes.num_heads, lengths[0], sizes.head_dim))
     key = longer * rng.normal(size=(batch, sizes.num_kv_heads, lengths[1], sizes.head_dim))
     value = rng.normal(size=(batch, sizes.num_kv_heads, lengths[1], sizes.value_dim))
+    inputs, spec = _as_read(found, query, key, value, lengths), spec.but(num_kv_heads=None)
     with np.errstate(all="ignore"):
-        run = run_stages(spec.but(num_kv_heads=None), _as_read(found, query, key, value, lengths))
         expected = expectation(
-            run, coarser(found.box.dtype, found.precision), judge_empty_rows=found.empty_row is not None
+            run_stages(spec, inputs),
+            coarser(found.box.dtype, found.precision),
+            judge_empty_rows=found.empty_row is not None,
         )
+        expected = replace(expected, tolerance=expected.tolerance + _of_constants(found, expected, rng))
     rule = found.one_rule
     if rule is not None and rule.documents is not None:
         counts = rows_at_tokens(found.offset, lengths)
@@ -80,6 +87,50 @@ def _held_against(
     with np.errstate(over="ignore"):
         compared = expected.compare(merged)
         return compared.max_error, float(expected.tolerance.max()), compared.worst
+
+
+def _of_constants(found: Found, expected: Expectation, rng: np.random.Generator) -> Floats:
+    """What the errors of the constants that were read make of each row, ``(batch, query, head)``, added up."""
+    spec, inputs = expected.run.spec, expected.run.inputs
+    off = np.zeros(expected.tolerance.shape)
+    for other, moved in _moved(found, spec, inputs, rng):
+        rows = as_rows(run_stages(other, moved).output, expected.num_heads)
+        off += np.nan_to_num(np.abs(rows - expected.rows).max(axis=-1))
+    return off
+
+
+def _moved(
+    found: Found, spec: AttentionSpec, inputs: Inputs, rng: np.random.Generator
+) -> Iterator[tuple[AttentionSpec, Inputs]]:
+    """The spec and the inputs, once for each kind of constant, with that moved by how far off it may be."""
+    read = estimates_of(found)
+    if spec.scale is not None:
+        yield spec.but(scale=_off(spec.scale, read["scale"])), inputs
+    if spec.softcap is not None:
+        yield spec.but(softcap=_off(spec.softcap, read["softcap"])), inputs
+    if spec.rope is not None:
+        yield spec.but(rope=replace(spec.rope, base=_off(spec.rope.base, read["rope.base"]))), inputs
+        if spec.rope.scaling is not None and "rope.scaling.factor" in read:
+            factor = _off(spec.rope.scaling.factor, read["rope.scaling.factor"])
+            yield spec.but(rope=replace(spec.rope, scaling=replace(spec.rope.scaling, factor=factor))), inputs
+    if spec.alibi is not None and spec.alibi.slopes is not None:
+        steep = [Estimate(one.slope, one.error) for one in found.biases]
+        slopes = tuple(_off(said, slope) for said, slope in zip(spec.alibi.slopes, steep, strict=True))
+        yield spec.but(alibi=replace(spec.alibi, slopes=slopes)), inputs
+    if found.sinks is not None:
+        yield spec, inputs.but(sinks=found.sinks[0] + found.sinks[1])
+    errors = np.array([one.error for one in found.biases])[:, None, None]
+    if spec.relative_bias is not None:
+        table = np.array(spec.relative_bias.table)
+        table += errors[:, 0] * rng.choice((-1.0, 1.0), size=table.shape)
+        yield spec.but(relative_bias=RelativeBias(tuple(map(tuple, table.tolist())))), inputs
+    if inputs.bias is not None:
+        yield spec, inputs.but(bias=inputs.bias + errors * rng.choice((-1.0, 1.0), size=inputs.bias.shape))
+
+
+def _off(said: float, read: Estimate) -> float:
+    """A number moved by how far it may be from the right one."""
+    return said + abs(said - read.value) + read.error
 
 
 def _as_read(found: Found, query: Floats, key: Floats, value: Floats, lengths: tuple[int, int]) -> Inputs:

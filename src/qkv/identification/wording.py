@@ -60,7 +60,7 @@ def _scale(found: Found) -> float | None:
 
 def _slopes(found: Found) -> tuple[list[float], float]:
     slopes = [read.slope if read.kind == "alibi" else 0.0 for read in found.biases]
-    return slopes, max((read.slope_error for read in found.biases), default=0.0)
+    return slopes, max((read.error for read in found.biases), default=0.0)
 
 
 def _alibi(found: Found) -> Alibi | None:
@@ -130,7 +130,7 @@ def estimates_of(found: Found) -> dict[str, Estimate]:
     name = slopes_named(slopes, error)
     for head, one in enumerate(found.biases):
         if one.kind == "alibi":
-            read[f"alibi.slope.{head}"] = Estimate(one.slope, one.slope_error, name)
+            read[f"alibi.slope.{head}"] = Estimate(one.slope, one.error, name)
     if found.sinks is not None:
         for head, (sink, off) in enumerate(zip(*found.sinks, strict=True)):
             read[f"sink.{head}"] = Estimate(float(sink), float(off))

@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from qkv.comparison import EPSILON
-from qkv.identification.biases import biases_of
+from qkv.identification.biases import biases_of, unseen_bias
 from qkv.identification.found import Found
 from qkv.identification.sums import sinks_of
 
+COARSE = 0.05
+"""A bias, or a share of a row, that may have gone unseen is told from this size on."""
+
 
 def ask(found: Found, rng: np.random.Generator) -> None:
-    """Nothing; enters each head's bias and sink."""
+    """Nothing; enters each head's bias and sink, and what may have gone unseen."""
     square, noise = found.exact_square, EPSILON[found.precision]
     seen, offset, exact = found.view.sights[square], found.offset_for(*square), found.exact(square)
     found.biases = [biases_of(seen.even[head], exact[head], noise, offset) for head in found.heads]
+    unseen = unseen_bias(noise, square[1])
+    if unseen > COARSE and all(read.kind == "none" for read in found.biases):
+        found.undecided.append(f"a bias (alibi, or by distance) of less than {unseen:.1g}: {found.precision} hides it")
     _sums(found)
 
 
@@ -22,10 +28,14 @@ def _sums(found: Found) -> None:
     """Sinks, from rows that sum to less than one."""
     square = found.exact_square
     seen, noise = found.view.sights[square], EPSILON[found.precision]
-    counts = seen.allowed.any(axis=-1) & np.isfinite(seen.even).all(axis=-1)
+    keys = seen.allowed.sum(axis=-1)
+    counts = (keys > 0) & np.isfinite(seen.even).all(axis=-1)
     totals = np.where(counts, seen.even.sum(axis=-1), np.nan)
-    off = np.nanmax(np.abs(totals - 1)) if counts.any() else 0.0
-    if off <= 64 * noise * max(square[1] ** 0.5, 1.0):
+    allowed = 64 * noise * np.sqrt(keys)
+    if not (counts & (np.abs(totals - 1) > allowed)).any():
+        if counts.any() and allowed[counts].min() > COARSE:
+            share = min(float(allowed[counts].min()), 1.0)
+            found.undecided.append(f"sinks that take {share:.0%} of a row or less: {found.precision} hides them")
         return
     offset = found.offset_for(*square)
     shares = np.stack([bias.shares(seen.allowed[head], offset) for head, bias in enumerate(found.biases)])
