@@ -100,7 +100,7 @@ def to_float64(value: Any) -> Array:
         CandidateError: the values are complex, or no numbers. The message goes on from a name of the array.
     """
     if is_tensor(value):
-        value = _readable(value)
+        value = readable(value)
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise CandidateError(f"holds {'complex' if array.dtype.kind == 'c' else array.dtype.name} values",
@@ -108,8 +108,12 @@ def to_float64(value: Any) -> Array:
     return np.array(array, dtype=np.float64 if array.dtype.kind == "f" else None)  # a copy, and no more than one
 
 
-def _readable(tensor: Any) -> Any:
-    """A tensor's values as NumPy can take them."""
+def readable(tensor: Any) -> Any:
+    """A tensor's values as NumPy can take them.
+
+    Raises:
+        CandidateError: it holds no real numbers, or not one beside the other. The message goes on from its name.
+    """
     if tensor.is_meta:
         raise CandidateError("is on the meta device, which holds no data", hint="make it on the CPU: device='cpu'")
     if tensor.is_nested:

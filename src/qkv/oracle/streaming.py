@@ -90,7 +90,7 @@ def contexts(
             the rounding of each, and by no rounding of sums over keys: these stay in float64.
     """
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(THREADS) as pool:
-        yield from _in_turn(pool, _tasks(spec, inputs, mixer, block, quick))
+        yield from in_turn(pool, _tasks(spec, inputs, mixer, block, quick))
 
 
 def _tasks(
@@ -107,7 +107,7 @@ def _tasks(
             yield task
 
 
-def _in_turn(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+def in_turn(pool: ThreadPoolExecutor, tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
     """The results of the tasks in their order; few are begun ahead, so that few are in memory or left to wait for."""
     begun: deque[Future[Result]] = deque()
     try:

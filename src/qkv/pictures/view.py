@@ -1,0 +1,48 @@
+"""View: attention weights to be looked at, in a page or a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from qkv.pictures.attention import Attention
+from qkv.pictures.page import environment, page
+from qkv.pictures.payload import Payload, built
+
+Progress = Callable[[float], None]
+"""Is told the share of the work done since it was told last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionView(Attention):
+    """Attention weights to be looked at; its attributes are those of :class:`Attention`."""
+
+    def payload(self, progress: Progress = lambda share: None) -> Payload:
+        """What the viewer shows, all in one; see ``viewer/src/payload.ts``."""
+        return built(self, progress).whole()
+
+    def html(self, progress: Progress = lambda share: None) -> str:
+        """A page of its own; the finer pictures stand behind what is seen first."""
+        parts = built(self, progress)
+        body = environment("qkv.pictures").get_template("view.html").render(title=self.title)
+        return page(self.title, body, data={"attention": parts.first()}, details=parts.details())
+
+    def save(self, path: str | Path, progress: Progress = lambda share: None) -> Path:
+        """The path of the page, which is written there whole or not at all."""
+        path = Path(path)
+        text = self.html(progress)
+        unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            unfinished.write_text(text, "utf-8")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return path
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, so that it and the notebook leave each other alone."""
+        template = '<iframe srcdoc="{}" title="{}" sandbox="allow-scripts" style="{}"></iframe>'
+        return Markup(template).format(self.html(), self.title, "width: 100%; height: 46rem; border: 0")
