@@ -21,7 +21,7 @@ from qkv.size_rules import AXES
 from qkv.size_sweep import SizeSweep
 from qkv.spread import describe_spread
 from qkv.strength import strength
-from qkv.whereabouts import whereabouts
+from qkv.whereabouts import pictured, whereabouts
 
 UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbers"
 MOST_STEPS = 7
@@ -121,6 +121,8 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         faults=faults,
         alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
         example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
+        matrices=pictured(failing, diagnosis)[:1],
+        by_hand=pictured(shown, diagnosis),
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else _unexplained(failing),
         **base,
     )

@@ -11,6 +11,7 @@ from qkv.comparison import Floats
 from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.oracle import Run
 from qkv.report import Disagreement, RowPair
+from qkv.report.matrices import Matrices, matrices_at
 from qkv.vocabulary import Stage
 
 DIFFERS = 1e-6
@@ -58,6 +59,44 @@ def whereabouts(observation: Observation, diagnosis: Diagnosis) -> Whereabouts:
     if head is not None:
         pairs = [*_inner_rows(right, faulty, (batch, head, query)), *pairs]
     return Whereabouts(first, tuple(pairs))
+
+
+def pictured(observation: Observation, diagnosis: Diagnosis) -> list[Matrices]:
+    """The first thing inside that is wrong, of all queries: the weights of a head, else its contexts; and the output.
+
+    What is inside is known from the run under the fault where one was found, otherwise from the output.
+    """
+    place = observation.comparison.first
+    assert place is not None
+    batch, query, row_head, _ = place
+    right = observation.expected.run
+    faulty = None if diagnosis.best is None else under(diagnosis.best.variants, right)
+    by_heads = observation.expected.num_heads == right.spec.num_heads
+    head = row_head if by_heads else _head(observation, faulty, batch, query)
+    inside = () if head is None else _inside(observation, faulty, (batch, head))
+    judged = observation.expected.judged[batch].any(axis=-1)[:, None]
+    first = [one for matrices in inside if (one := matrices.judged(judged)).first is not None][:1]
+    output = matrices_at("output", "output", (batch,), (right, right.but(output=observation.output)))
+    wrong = observation.comparison.wrong[batch].any(axis=-1)[:, None]
+    return [*first, output.judged(wrong)]
+
+
+def _inside(observation: Observation, faulty: Run | None, head: tuple[int, int]) -> Iterator[Matrices]:
+    """The weights and the contexts of a head, those that are known."""
+    right = observation.expected.run
+    if faulty is not None and faulty.weights is not None and faulty.weights.shape == right.weights.shape:
+        yield matrices_at("attn_weights", "weights", head, (right, faulty))
+    if faulty is None:
+        rows = [_recovered(right, observation, (*head, query)) for query in range(right.weights.shape[2])]
+        if all(row is not None for row in rows):
+            given = right.weights.copy()
+            given[head] = rows
+            yield matrices_at("attn_weights", "weights", head, (right, right.but(weights=given)))
+    contexts_of = undone(observation) if faulty is None else _contexts_of(faulty)
+    if contexts_of is not None and contexts_of.shape == contexts(right).shape:
+        yield matrices_at(
+            "context", "context", head, (right.but(context=contexts(right)), right.but(context=contexts_of))
+        )
 
 
 def _output_rows(observation: Observation, batch: int, query: int, row_head: int) -> tuple[Floats, Floats]:

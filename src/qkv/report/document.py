@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from qkv.report.matrices import Matrices
 from qkv.spec import AttentionSpec
 
 Numbers = Any
@@ -208,6 +209,9 @@ class Report:
         line: the line that makes the wrong numbers; None where it isn't known.
         line_why: why no line is named, where none is.
         patch: the repair of its file; None where none was found, or looked for.
+        matrices: what is wrong first inside, of all queries: the weights of a head where these are. Only forms that
+            draw have it.
+        by_hand: the same of the smallest failing input, and its output.
     """
 
     verdict: Verdict
@@ -233,6 +237,8 @@ class Report:
     line: SourceLine | None = None
     line_why: str = ""
     patch: Patch | None = None
+    matrices: Sequence[Matrices] = ()
+    by_hand: Sequence[Matrices] = ()
 
     @property
     def exit_code(self) -> int:
