@@ -34,7 +34,9 @@ class Cells(NamedTuple):
     def each(self) -> str:
         """What a cell covers: ``4 queries by 2 keys``; empty where it is a single pair."""
         queries, keys = self.queries.step, self.keys.step
-        return f"{queries} queries by {keys} keys" if queries > 1 or keys > 1 else ""
+        if queries == keys == 1:
+            return ""
+        return f"{queries} {'queries' if queries > 1 else 'query'} by {keys} {'keys' if keys > 1 else 'key'}"
 
 
 def drawn(cells: Cells, reach: Callable[[int, int], Reach], shades: str) -> str:

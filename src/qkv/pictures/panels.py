@@ -32,7 +32,7 @@ class Panel:
         query_tokens: texts of the queries; None where their numbers stand for them.
         key_tokens: texts of the keys.
         marked: the cell to look at: the first wrong one.
-        each: what a cell covers where it is more than one pair: ``4 queries by 2 keys``.
+        cells: the queries and keys that each cell covers; None where that is one pair.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Panel:
     query_tokens: Sequence[str] | None = None
     key_tokens: Sequence[str] | None = None
     marked: tuple[int, int] | None = None
-    each: str = ""
+    cells: Cells | None = None
 
     @property
     def broken(self) -> NDArray[np.bool_]:
@@ -74,7 +74,7 @@ class Panel:
             query_tokens=self.query_tokens and list(self.query_tokens)[::rows],
             key_tokens=self.key_tokens and list(self.key_tokens)[::columns],
             marked=self.marked and (self.marked[0] // rows, self.marked[1] // columns),
-            each=cells.each,
+            cells=cells,
         )
 
 

@@ -1,0 +1,143 @@
+"""Cells of a heat map in the terminal: as numbers, as colours, two rows a line, or as characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.color import Color
+from rich.style import Style
+from rich.text import Text
+
+from qkv.pictures.panels import Kind, Panel
+
+WEIGHTS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
+"""From 0 to the largest: lighter is more, on dark and on light, for every kind of colour vision (cividis)."""
+
+SIGNS = ("#2166ac", "#92c5de", "#dddddd", "#f4a582", "#b2182b")
+"""From the most below 0 by way of 0 to the most above (ColorBrewer's RdBu)."""
+
+BROKEN_COLOUR = (208, 0, 208)
+RAMP, BELOW, ABOVE = ".:-=+*#%@", ".-~=", ".+*#"
+"""Characters from 0 on, where there are no colours."""
+
+HIDDEN, BROKEN, MARKED = "·", "!", "[]"
+"""What stands in a cell in which a query may not attend, in one without a finite number, and around the marked one."""
+
+
+class Form(Enum):
+    """How cells become characters."""
+
+    NUMBERS = "their numbers"
+    WIDE = "two characters each"
+    DENSE = "one character each; in colours, two rows in one"
+
+
+class Scale(NamedTuple):
+    """What the shades of a kind mean: ``largest`` has the deepest, and ``painted`` tells whether there are colours."""
+
+    kind: Kind
+    largest: float
+    painted: bool
+
+    @property
+    def signed(self) -> bool:
+        """Whether there are shades below 0."""
+        return self.kind in ("scores", "difference")
+
+    def colours(self, numbers: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """The colour of each number, ``(..., 3)``."""
+        anchors = np.array([list(bytes.fromhex(one[1:])) for one in (SIGNS if self.signed else WEIGHTS)])
+        lowest = -self.largest if self.signed else 0.0
+        at = np.linspace(lowest, self.largest, len(anchors))
+        return np.stack([np.interp(numbers, at, channel) for channel in anchors.T], -1).astype(np.uint8)
+
+    def columns(self, form: Form) -> int:
+        """Characters of a cell: with numbers, those of the longest and one before it."""
+        if form is not Form.NUMBERS:
+            return 2 if form is Form.WIDE else 1
+        return 1 + len(self.written(-self.largest if self.signed else self.largest))
+
+    def rows(self, form: Form) -> int:
+        """Rows of cells in a line."""
+        return 2 if form is Form.DENSE and self.painted else 1
+
+    def character(self, number: float) -> str:
+        """The character of a number; only 0 has the first one."""
+        ramp = RAMP if not self.signed else BELOW if number < 0 else ABOVE
+        return ramp[int(np.ceil(min(abs(number) / self.largest, 1.0) * (len(ramp) - 1)))]
+
+    def written(self, number: float) -> str:
+        """The number to two places of the largest; a difference with its sign, and a plain 0."""
+        sign = "+" if self.kind == "difference" else ""
+        places = 1 if self.largest >= 10 else int(np.clip(1 - np.floor(np.log10(self.largest)), 2, 4))
+        form = f"{sign}.{places}f" if 1e-3 <= self.largest < 1e4 else f"{sign}.0e"
+        return "0" if number == 0 and sign else format(number, form)
+
+
+def lines(panel: Panel, form: Form, scale: Scale) -> Iterator[Text]:
+    """The rows of cells, line by line. Each has one character more than its cells where they hold numbers."""
+    colours = scale.colours(np.where(panel.hidden | panel.broken, 0.0, panel.numbers))
+    colours[panel.broken] = BROKEN_COLOUR
+    rows = scale.rows(form)
+    for row in range(0, len(colours), rows):
+        yield _half_blocks(panel, colours, row) if rows == 2 else _line(panel, form, scale, colours[row], row)
+
+
+def _line(panel: Panel, form: Form, scale: Scale, colours: NDArray[np.uint8], row: int) -> Text:
+    line = Text()
+    for column, colour in enumerate(colours):
+        hidden = panel.hidden[row, column]
+        text = _content(panel, form, scale, row, column)
+        line.append(text, "dim" if hidden else _on(colour) if scale.painted else "")
+    if form is Form.NUMBERS:
+        line.append(MARKED[1] if panel.marked == (row, len(colours) - 1) else " ")
+    return line
+
+
+def _content(panel: Panel, form: Form, scale: Scale, row: int, column: int) -> str:
+    """The characters of one cell."""
+    columns = scale.columns(form)
+    number = panel.numbers[row, column]
+    marked = panel.marked == (row, column)
+    if form is Form.NUMBERS:
+        after = panel.marked == (row, column - 1)
+        text = (HIDDEN if scale.painted else "") if panel.hidden[row, column] else scale.written(number)
+        return (MARKED[0] if marked else MARKED[1] if after else " ") + f"{text:>{columns - 1}}"
+    if panel.hidden[row, column]:
+        return (HIDDEN if scale.painted else " ") * columns
+    if panel.broken[row, column]:
+        return BROKEN * columns
+    if marked and columns == len(MARKED):
+        return MARKED
+    return (" " if scale.painted else scale.character(number)) * columns
+
+
+def _on(colour: NDArray[np.uint8]) -> Style:
+    """A background of the colour, and black or white on it."""
+    dark = float(colour @ (0.299, 0.587, 0.114)) < 128
+    return Style(color="#ffffff" if dark else "#000000", bgcolor=Color.from_rgb(*colour))
+
+
+def _half_blocks(panel: Panel, colours: NDArray[np.uint8], row: int) -> Text:
+    """Two rows of cells in one line: the upper half of a character has one colour, the lower half another."""
+    line = Text()
+    for column in range(colours.shape[1]):
+        upper, lower = (_half(panel, colours, one, column) for one in (row, row + 1))
+        if upper is not None:
+            line.append("▀", Style(color=upper, bgcolor=lower))
+        elif lower is not None:
+            line.append("▄", Style(color=lower))
+        else:
+            line.append(HIDDEN, "dim")
+    return line
+
+
+def _half(panel: Panel, colours: NDArray[np.uint8], row: int, column: int) -> Color | None:
+    """The colour of a cell; None where nothing is painted."""
+    if row >= len(colours) or panel.hidden[row, column]:
+        return None
+    return Color.from_rgb(*colours[row, column])
