@@ -1,0 +1,183 @@
+// Attention weights to look at: all heads, one of them large, and the numbers of what is pointed at.
+import { render } from "preact";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Details } from "../mount";
+import { integers, largest } from "../numbers";
+import type { AttentionPayload } from "../payload";
+import { paletteAt, type Palette, type Shading } from "./colours";
+import { Controls } from "./Controls";
+import type { Cell } from "./drawing";
+import { HeadNumbers, sorted, type Filter } from "./head";
+import { Matrix } from "./Matrix";
+import { Overview, type Place } from "./Overview";
+import { ColumnPanel, RowPanel } from "./Panel";
+import { difference, said, stageShown, weightsShown } from "./shown";
+import { Stages, type Stage } from "./Stages";
+import { Tokens } from "./tokens";
+
+interface Props {
+  payload: AttentionPayload;
+  details: Details;
+}
+
+/** From this many keys on most weights are too small for linear colours. */
+const MANY = 64;
+/** How many keys of a row are named on the axis while one points at it. */
+const LIT = 3;
+
+export function showAttention(element: HTMLElement, payload: AttentionPayload, details: Details): () => void {
+  // What stands in the element already, such as a heading, stays.
+  const place = element.appendChild(document.createElement("div"));
+  render(<AttentionView payload={payload} details={details} />, place);
+  return () => {
+    render(null, place);
+    place.remove();
+  };
+}
+
+function AttentionView({ payload, details }: Props) {
+  const root = useRef<HTMLDivElement>(null);
+  const palette = usePalette(root);
+  const [version, setVersion] = useState(0);
+  const places = useMemo(
+    () => payload.layers.flatMap((layer) => layer.heads.map((head): Place => ({
+      layer: layer.name,
+      numbers: new HeadNumbers(payload, head, details, () => setVersion((last) => last + 1)),
+    }))),
+    [payload],
+  );
+  return (
+    <div class="qkv-attention" ref={root}>
+      {payload.notes.length > 0 && <ul class="notes">{payload.notes.map((note) => <li>{note}</li>)}</ul>}
+      {palette && places.length > 0 && <Heads {...{ payload, places, palette, version }} />}
+      {places.length === 0 && <p>There are no heads to show.</p>}
+    </div>
+  );
+}
+
+/** The page's colours, read again when its theme changes or it is printed. */
+function usePalette(root: { current: HTMLElement | null }): Palette | null {
+  const [palette, setPalette] = useState<Palette | null>(null);
+  useLayoutEffect(() => {
+    const read = () => setPalette(paletteAt(root.current!));
+    read();
+    const changes = ["(prefers-color-scheme: dark)", "print"].map((query) => matchMedia(query));
+    changes.forEach((change) => change.addEventListener("change", read));
+    return () => changes.forEach((change) => change.removeEventListener("change", read));
+  }, []);
+  return palette;
+}
+
+interface HeadsProps {
+  payload: AttentionPayload;
+  places: Place[];
+  palette: Palette;
+  /** Counts the pictures that have come. */
+  version: number;
+}
+
+function Heads({ payload, places, palette, version }: HeadsProps) {
+  const [chosen, setChosen] = useState(0);
+  const across = payload.layers[0]?.heads.length ?? 0;
+  useEffect(() => () => places[chosen]!.numbers.pictures.forget(), [chosen]);
+  return (
+    <div class={places.length > 1 ? "several" : "single"}>
+      {places.length > 1 && <Overview {...{ places, across, chosen, palette, low: payload.low, choose: setChosen }} />}
+      <OneHead {...{ payload, places, palette, version }} place={places[chosen]!} />
+    </div>
+  );
+}
+
+function OneHead({ payload, places, palette, version, place }: HeadsProps & { place: Place }) {
+  const { numbers, layer } = place;
+  const { rows, columns } = numbers;
+  const names = useNames(payload);
+  const [stage, setStage] = useState("weights");
+  const [filter, setFilter] = useState<Filter>({ top: 0, sinkHidden: false });
+  const [shading, setShading] = useState<Shading>({ log: columns > MANY, threshold: 0 });
+  const pointing = usePointing(rows);
+  const { cell } = pointing;
+
+  const stages = useMemo(() => stagesOf(numbers, places, palette), [numbers, palette]);
+  const weights = useMemo(
+    () => weightsShown(numbers, palette, payload.low, filter, shading),
+    [numbers, palette, filter, shading, version],
+  );
+  const shown = stages.find(({ name }) => name === stage)?.shown ?? weights;
+  const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row)), [numbers, cell.row, version]);
+  const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column)), [numbers, cell.column, version]);
+  const lit = useMemo(() => (row ? sorted(row, LIT).map(({ at }) => at) : []), [row]);
+  const bars = row ? { title: "weights", values: row.weights } : { title: "mean", values: numbers.received };
+  const strips = useMemo(() => stripsOf(numbers), [numbers]);
+  const title = `${layer}, ${numbers.head.name}`;
+  const heard = pointing.said && cell.row !== null && cell.column !== null
+    ? `${names.query(cell.row)} to ${names.keys.name(cell.column)}: ${said(numbers.at(cell.row, cell.column))}` : "";
+
+  return (
+    <>
+      <section class="large">
+        <h2>{title}</h2>
+        {stages.length > 0 && <Stages {...{ stages, weights, stage, choose: setStage }} />}
+        {shown === weights && <Controls {...{ filter, shading, setFilter, setShading, mostTop: numbers.mostTop }} />}
+        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell }} title={`${stage} of ${title}`}
+          queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
+        <p class="only-heard" aria-live="polite">{heard}</p>
+      </section>
+      <div class="panel">
+        {row && <RowPanel {...{ numbers, row: cell.row!, line: row, name: names.query(cell.row!), keys: names.keys }} />}
+        {column && <ColumnPanel {...{ numbers, column: cell.column!, line: column }} query={names.query}
+          name={names.keys.name(cell.column!)} />}
+        <p class="facts">Point at a cell, or move by the arrow keys; a click keeps it, Escape lets go. Zoom by wheel, + and −.</p>
+      </div>
+    </>
+  );
+}
+
+/** What a row and a key are called. A row is a computed query: not every one where rows are sampled. */
+function useNames(payload: AttentionPayload) {
+  return useMemo(() => {
+    const sampled = payload.sampled === null ? null : integers(payload.sampled);
+    const queries = new Tokens("query", payload.query_tokens);
+    const at = (row: number) => sampled?.[row] ?? row;
+    return {
+      keys: new Tokens("key", payload.key_tokens),
+      query: (row: number) => queries.name(at(row)),
+      queryLabel: (row: number) => queries.label(at(row)),
+    };
+  }, [payload]);
+}
+
+/** What is pointed at. The pointer leads until a click or a key chooses a cell; the last row is shown at first. */
+function usePointing(rows: number) {
+  const [cell, setCell] = useState<Cell>({ row: rows ? rows - 1 : null, column: null });
+  const [kept, setKept] = useState(false);
+  const point = (next: Cell) => {
+    if (kept || (next.row === null && next.column === null)) return;
+    if (next.row !== cell.row || next.column !== cell.column) setCell(next);
+  };
+  const choose = (next: Cell | null) => {
+    const same = kept && next?.row === cell.row && next?.column === cell.column;
+    setKept(next !== null && !same);
+    if (next) setCell(next);
+  };
+  return { cell, said: kept, point, choose };
+}
+
+function stagesOf(numbers: HeadNumbers, places: Place[], palette: Palette): Stage[] {
+  const { rows, columns, exact, head } = numbers;
+  const stages = numbers.stages.map(({ name, title, numbers: values }) => (
+    { name, title, shown: stageShown(values, rows, columns, palette) }));
+  const expected = places.find((place) => place.numbers.head.id === head.against)?.numbers.exact;
+  if (exact && expected) {
+    stages.push({ name: "difference", title: "difference", shown: stageShown(difference(exact, expected), rows, columns, palette) });
+  }
+  return stages;
+}
+
+function stripsOf({ statistics: { entropy, distance, first } }: HeadNumbers) {
+  return [
+    { title: "entropy", values: entropy, most: largest(entropy, 1) },
+    { title: "distance", values: distance, most: largest(distance, 1) },
+    { title: "first", values: first, most: 1 },
+  ];
+}

@@ -1,0 +1,177 @@
+// One head's numbers: exact where Python sent them, read from the picture elsewhere, and which of the two a number is.
+import { floats, integers, largest } from "../numbers";
+import type { Details } from "../mount";
+import type { AttentionPayload, Head } from "../payload";
+import { byteOf, weightOf } from "./colours";
+import { Pictures, type Picture } from "./pictures";
+
+export type Known = "masked" | "exact" | "about" | "unknown";
+
+/** Weights along a row or a column, and how each is known. */
+export interface Line {
+  weights: Float32Array;
+  known: Known[];
+}
+
+/** A weight in its line. */
+export interface Entry {
+  at: number;
+  weight: number;
+  known: Known;
+}
+
+export interface Filter {
+  /** Only the largest of each row; 0 for all. */
+  top: number;
+  sinkHidden: boolean;
+}
+
+const NO_KEY = 2 ** 32 - 1;
+
+export class HeadNumbers {
+  readonly rows: number;
+  readonly columns: number;
+  readonly pictures: Pictures;
+  readonly exact: Float32Array | null;
+  readonly statistics: { entropy: Float32Array; distance: Float32Array; first: Float32Array };
+  readonly sums: Float32Array;
+  readonly received: Float32Array;
+  readonly value: { dim: number; numbers: Float32Array } | null;
+  readonly stages: { name: string; title: string; numbers: Float32Array }[];
+  private readonly top: { count: number; keys: Uint32Array; weights: Float32Array } | null;
+  private filtered: { picture: Picture; filter: Filter; result: Uint8Array } | undefined;
+
+  constructor(private readonly payload: AttentionPayload, readonly head: Head, details: Details, arrived: () => void) {
+    this.columns = payload.key_len;
+    this.pictures = new Pictures(head, payload.levels, details, arrived);
+    this.exact = head.exact === null ? null : floats(head.exact);
+    this.statistics = { entropy: floats(head.entropy), distance: floats(head.distance), first: floats(head.first) };
+    this.sums = floats(head.sums);
+    this.rows = this.sums.length;
+    this.received = floats(head.received);
+    this.value = head.value && { dim: head.value.dim, numbers: floats(head.value.numbers) };
+    this.stages = head.stages.map((stage) => ({ ...stage, numbers: floats(stage.numbers) }));
+    this.top = head.top && { count: head.top.count, keys: integers(head.top.keys), weights: floats(head.top.weights) };
+  }
+
+  /** How many of a row's largest weights can be told. */
+  get mostTop(): number {
+    return this.exact ? this.columns : (this.top?.count ?? 0);
+  }
+
+  /** The picture in which a cell is one query and one key, if there is one. */
+  private get finest(): Picture | undefined {
+    const index = this.pictures.levels.findIndex((level) => level.per_row === 1 && level.per_column === 1);
+    return index < 0 ? undefined : this.pictures.get(index);
+  }
+
+  at(row: number, key: number, finest = this.finest): Entry {
+    const cell = row * this.columns + key;
+    if (this.exact) {
+      const weight = this.exact[cell]!;
+      return { at: key, weight, known: Number.isNaN(weight) ? "masked" : "exact" };
+    }
+    if (this.top) {
+      const { count, keys, weights } = this.top;
+      for (let place = row * count; place < (row + 1) * count; place++) {
+        if (keys[place] === key) return { at: key, weight: weights[place]!, known: "exact" };
+      }
+    }
+    if (!finest) return { at: key, weight: NaN, known: "unknown" };
+    const weight = weightOf(finest.bytes[cell]!, this.payload.low);
+    return { at: key, weight, known: Number.isNaN(weight) ? "masked" : "about" };
+  }
+
+  row(row: number): Line {
+    const finest = this.finest;
+    const line: Line = { weights: new Float32Array(this.columns), known: [] };
+    for (let key = 0; key < this.columns; key++) put(line, key, this.at(row, key, finest));
+    return line;
+  }
+
+  /** Who looks at a key: by computed row. */
+  column(key: number): Line {
+    const finest = this.finest;
+    const line: Line = { weights: new Float32Array(this.rows), known: [] };
+    for (let row = 0; row < this.rows; row++) put(line, row, this.at(row, key, finest));
+    return line;
+  }
+
+  /** What a row makes of the values: the sum of each value times its weight. */
+  context(row: number): Float32Array | null {
+    const { exact, value, columns } = this;
+    if (!exact || !value) return null;
+    const result = new Float32Array(value.dim);
+    for (let key = 0; key < columns; key++) {
+      const weight = exact[row * columns + key]!;
+      if (Number.isNaN(weight)) continue;
+      for (let at = 0; at < value.dim; at++) result[at]! += weight * value.numbers[key * value.dim + at]!;
+    }
+    return result;
+  }
+
+  /** The bytes of a picture with what a filter leaves out as weights of 0; the mask stays. */
+  filter(picture: Picture, filter: Filter): Uint8Array {
+    if (!filter.top && !filter.sinkHidden) return picture.bytes;
+    const last = this.filtered;
+    if (last && last.picture === picture && last.filter === filter) return last.result;
+    const result = filter.top ? this.onlyTop(picture, filter) : picture.bytes.slice();
+    // The first cell of a coarse level covers more keys than the sink: it is left out whole, and the page says so.
+    if (filter.sinkHidden && !filter.top) {
+      for (let at = 0; at < result.length; at += picture.columns) result[at] = Math.min(1, result[at]!);
+    }
+    this.filtered = { picture, filter, result };
+    return result;
+  }
+
+  private onlyTop(picture: Picture, filter: Filter): Uint8Array {
+    const result = picture.bytes.map((byte) => Math.min(1, byte));
+    for (let row = 0; row < this.rows; row++) {
+      const start = Math.floor(row / picture.per_row) * picture.columns;
+      for (const { at, weight } of this.largest(row, filter)) {
+        const cell = start + Math.floor(at / picture.per_column);
+        result[cell] = Math.max(result[cell]!, byteOf(weight, this.payload.low));
+      }
+    }
+    return result;
+  }
+
+  /** A row's largest weights, as many as can be told exactly. */
+  private largest(row: number, { top, sinkHidden }: Filter): Entry[] {
+    const entries = this.exact
+      ? sorted(this.row(row), this.columns)
+      : Array.from({ length: this.top?.count ?? 0 }, (_, place): Entry => {
+          const cell = row * this.top!.count + place;
+          return { at: this.top!.keys[cell]!, weight: this.top!.weights[cell]!, known: "exact" };
+        });
+    return entries.filter(({ at }) => at !== NO_KEY && !(sinkHidden && at === 0)).slice(0, top);
+  }
+
+  /** The largest weight that is shown, for the scale's end. */
+  largestShown({ sinkHidden }: Filter): number {
+    const coarse = this.pictures.get(0);
+    if (!coarse) return 1;
+    const bytes = sinkHidden ? coarse.bytes.filter((_, at) => at % coarse.columns !== 0) : coarse.bytes;
+    return weightOf(Math.max(1, largest(bytes)), this.payload.low) || 1;
+  }
+}
+
+function put(line: Line, at: number, entry: Entry): void {
+  line.weights[at] = entry.weight;
+  line.known[at] = entry.known;
+}
+
+/** The largest entries of a line that may be attended to, falling; of equal ones the first comes first. */
+export function sorted({ weights, known }: Line, count: number): Entry[] {
+  const result: Entry[] = [];
+  for (let at = 0; at < weights.length; at++) {
+    const weight = weights[at]!;
+    if (known[at] !== "exact" && known[at] !== "about") continue;
+    if (result.length === count && !(weight > result[count - 1]!.weight)) continue;
+    let place = result.length;
+    while (place > 0 && weight > result[place - 1]!.weight) place -= 1;
+    result.splice(place, 0, { at, weight, known: known[at]! });
+    if (result.length > count) result.pop();
+  }
+  return result;
+}

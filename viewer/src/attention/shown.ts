@@ -1,0 +1,53 @@
+// What the large matrix shows: weights by their pictures, or the numbers of a stage on the way to them.
+import { largest, short } from "../numbers";
+import { signedByte, signedScale, weightScale, type Palette, type Scale, type Shading } from "./colours";
+import type { Entry, Filter, HeadNumbers } from "./head";
+import type { Picture } from "./pictures";
+
+export interface Shown {
+  scale: Scale;
+  /** The picture that suits the size of cells on the screen, in pixels. */
+  best(pixels: { row: number; column: number }): Picture | undefined;
+  bytes(picture: Picture): Uint8Array;
+  /** What stands in a cell. */
+  text(row: number, column: number): string;
+}
+
+/** "0.25" if it is exact, "≈ 0.25" if the picture told it. */
+export function said({ weight, known }: Entry): string {
+  if (known === "masked") return "may not attend";
+  if (known === "unknown") return "not known";
+  return (known === "about" ? "≈ " : "") + short(weight);
+}
+
+export function weightsShown(
+  numbers: HeadNumbers, palette: Palette, low: number, filter: Filter, shading: Shading,
+): Shown {
+  const most = numbers.largestShown(filter);
+  return {
+    scale: weightScale(palette, low, shading, most, short(most)),
+    best: (pixels) => numbers.pictures.best(pixels),
+    bytes: (picture) => numbers.filter(picture, filter),
+    text: (row, column) => said(numbers.at(row, column)).replace(" ", ""),
+  };
+}
+
+export function stageShown(values: Float32Array, rows: number, columns: number, palette: Palette): Shown {
+  const most = largest(values.map(Math.abs));
+  const bytes = Uint8Array.from(values, (value) => signedByte(value, most));
+  const picture: Picture = { rows, columns, per_row: 1, per_column: 1, bytes };
+  return {
+    scale: signedScale(palette, short(most)),
+    best: () => picture,
+    bytes: () => bytes,
+    text: (row, column) => short(values[row * columns + column]!),
+  };
+}
+
+/** What a head has more or less of than the one it should equal; where one of them may not attend, it has 0. */
+export function difference(got: Float32Array, expected: Float32Array): Float32Array {
+  return got.map((value, at) => {
+    const other = expected[at]!;
+    return Number.isNaN(value) && Number.isNaN(other) ? NaN : (value || 0) - (other || 0);
+  });
+}

@@ -1,0 +1,179 @@
+// What stands round the large matrix: tokens, a bar for each key above it, and the statistics of each row beside it.
+import { largest } from "../numbers";
+import { css, type Palette } from "./colours";
+import type { Cell } from "./drawing";
+import type { Frame, Margins } from "./frame";
+import type { Tokens } from "./tokens";
+
+const FONT = "11px system-ui, sans-serif";
+const BARS = 26;
+const GAP = 4;
+/** Labels of columns lean by this angle where they don't fit side by side. */
+const LEAN = -Math.PI / 3;
+
+export interface Strip {
+  title: string;
+  values: Float32Array;
+  /** What a full bar stands for. */
+  most: number;
+}
+
+export interface Surroundings {
+  frame: Frame;
+  palette: Palette;
+  queries: (row: number) => string;
+  keys: Tokens;
+  cell: Cell;
+  /** A bar for each key: the weights of the row that is pointed at, or what keys are given in the mean. */
+  bars: { title: string; values: Float32Array };
+  strips: Strip[];
+  /** Keys that the row draws most from: their labels are always there. */
+  lit: number[];
+}
+
+export function marginsFor(room: number, labels: { left: number; top: number }, strips: number): Margins {
+  const width = room < 520 ? 20 : 44;
+  return {
+    left: Math.min(room < 520 ? 64 : 110, labels.left + 10),
+    top: Math.min(76, labels.top + 14) + BARS + GAP,
+    right: strips * (width + GAP) + 6,
+    bottom: 20,
+  };
+}
+
+/** How wide the widest of some labels is. */
+export function labelWidth(labels: string[]): number {
+  const context = document.createElement("canvas").getContext("2d")!;
+  context.font = FONT;
+  return largest(labels.map((label) => context.measureText(label).width));
+}
+
+export function drawSurroundings(context: CanvasRenderingContext2D, scene: Surroundings): void {
+  context.font = FONT;
+  rowLabels(context, scene);
+  columnLabels(context, scene);
+  bars(context, scene);
+  strips(context, scene);
+  axisNames(context, scene);
+}
+
+/** The indices whose labels fit, with `room` pixels for each. */
+function thinned([from, to]: [number, number], pixels: number, room: number): number[] {
+  let step = 1;
+  for (const factor of [2, 2.5, 2]) if (step * pixels < room) step = Math.ceil(step * factor);
+  while (step * pixels < room) step *= 2;
+  const result = [];
+  for (let at = Math.ceil(from / step) * step; at < to; at += step) result.push(at);
+  return result;
+}
+
+function rowLabels(context: CanvasRenderingContext2D, { frame, palette, queries, cell }: Surroundings): void {
+  const { left, top } = frame.margins;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  const label = (row: number) => {
+    const y = frame.y(row + 0.5);
+    if (y >= top && y <= top + frame.height) context.fillText(queries(row), left - 6, y, left - 8);
+  };
+  context.fillStyle = css(palette.faint);
+  thinned(frame.seen.rows, frame.cell.row, 13).forEach(label);
+  if (cell.row === null) return;
+  const y = frame.y(cell.row + 0.5);
+  context.fillStyle = css(palette.paper);
+  context.fillRect(0, y - 8, left - 3, 16);
+  context.fillStyle = css(palette.accent);
+  context.font = `600 ${FONT}`;
+  label(cell.row);
+  context.font = FONT;
+}
+
+function columnLabels(context: CanvasRenderingContext2D, { frame, palette, keys, cell, lit }: Surroundings): void {
+  const { left, top } = frame.margins;
+  const bottom = top - BARS - GAP - 4;
+  const shown = thinned(frame.seen.columns, frame.cell.column, 14);
+  const flat = shown.every((at) => context.measureText(keys.label(at)).width < frame.cell.column - 4);
+  context.textBaseline = flat ? "alphabetic" : "middle";
+  context.textAlign = flat ? "center" : "left";
+  const label = (at: number) => {
+    const x = frame.x(at + 0.5);
+    if (x < left || x > left + frame.width) return;
+    context.save();
+    context.translate(x, bottom);
+    if (!flat) context.rotate(LEAN);
+    context.fillText(keys.label(at), 0, 0, flat ? undefined : (bottom - 2) / Math.sin(-LEAN));
+    context.restore();
+  };
+  const chosen = new Set(cell.column === null ? lit : [...lit, cell.column]);
+  context.fillStyle = css(palette.faint);
+  // A label beside one that is always there would run into it.
+  const near = (at: number) => [...chosen].some((other) => Math.abs(at - other) * frame.cell.column < 14);
+  shown.filter((at) => !near(at)).forEach(label);
+  context.font = `600 ${FONT}`;
+  for (const at of chosen) {
+    context.fillStyle = css(at === cell.column ? palette.accent : palette.ink);
+    label(at);
+  }
+  context.font = FONT;
+}
+
+function bars(context: CanvasRenderingContext2D, { frame, palette, bars: { title, values } }: Surroundings): void {
+  const { left, top } = frame.margins;
+  const bottom = top - GAP;
+  const most = largest(values) || 1;
+  const [from, to] = frame.seen.columns;
+  context.fillStyle = css(palette.heat);
+  // Of keys that fall on one pixel the largest is drawn.
+  let pixel = 0;
+  let tallest = 0;
+  for (let at = from; at < to; at++) {
+    const x = Math.max(left, frame.x(at));
+    const end = Math.min(left + frame.width, frame.x(at + 1));
+    if (Math.floor(x) !== pixel) tallest = 0;
+    pixel = Math.floor(x);
+    const height = ((values[at] || 0) / most) * BARS;
+    if (height <= tallest) continue;
+    tallest = height;
+    context.fillRect(x, bottom - height, Math.max(1, end - x - (frame.cell.column > 6 ? 1 : 0)), height);
+  }
+  context.fillStyle = css(palette.rule);
+  context.fillRect(left, bottom, frame.width, 1);
+  context.fillStyle = css(palette.faint);
+  context.textAlign = "right";
+  context.textBaseline = "alphabetic";
+  context.fillText(title, left - 6, bottom, left - 8);
+}
+
+function strips(context: CanvasRenderingContext2D, { frame, palette, strips, cell }: Surroundings): void {
+  const { left, top, right } = frame.margins;
+  if (!strips.length) return;
+  const width = (right - 6) / strips.length - GAP;
+  const [from, to] = frame.seen.rows;
+  strips.forEach((strip, place) => {
+    const x = left + frame.width + 6 + place * (width + GAP) + GAP;
+    context.fillStyle = css(palette.panel);
+    context.fillRect(x, top, width, frame.height);
+    for (let row = from; row < to; row++) {
+      const y = Math.max(top, frame.y(row));
+      const end = Math.min(top + frame.height, frame.y(row + 1));
+      const length = Math.min(1, (strip.values[row] || 0) / strip.most) * width;
+      context.fillStyle = css(row === cell.row ? palette.accent : palette.faint);
+      context.fillRect(x, y, length, Math.max(1, end - y - (frame.cell.row > 6 ? 1 : 0)));
+    }
+    context.fillStyle = css(palette.faint);
+    context.save();
+    context.translate(x + width / 2, top - GAP - 2);
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.rotate(LEAN);
+    context.fillText(strip.title, 0, 0);
+    context.restore();
+  });
+}
+
+function axisNames(context: CanvasRenderingContext2D, { frame, palette }: Surroundings): void {
+  const { left, top } = frame.margins;
+  context.fillStyle = css(palette.faint);
+  context.textAlign = "left";
+  context.textBaseline = "top";
+  context.fillText("queries ↓ keys →", left, top + frame.height + 6);
+}

@@ -1,0 +1,43 @@
+// Numbers as Python hands them over, and as a reader sees them.
+import type { Numbers } from "./payload";
+
+export function bytes(base64: string): Uint8Array<ArrayBuffer> {
+  const text = atob(base64);
+  const result = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at++) result[at] = text.charCodeAt(at);
+  return result;
+}
+
+export const floats = (numbers: Numbers): Float32Array => new Float32Array(bytes(numbers).buffer);
+export const integers = (numbers: Numbers): Uint32Array => new Uint32Array(bytes(numbers).buffer);
+
+/** Three digits that count: "0.25", "0.00312", "-1.2e-7", "−∞" for what a mask hides. */
+export function short(value: number): string {
+  if (Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size !== 0 && (size < 1e-4 || size >= 1e5)) return value.toExponential(1).replace("-", "−").replace("e-", "e−");
+  return String(Number(value.toPrecision(3))).replace("-", "−");
+}
+
+export function mean(values: Float32Array): number {
+  let sum = 0;
+  let count = 0;
+  for (const value of values) {
+    if (Number.isFinite(value)) {
+      sum += value;
+      count += 1;
+    }
+  }
+  return count ? sum / count : NaN;
+}
+
+/** The largest of finite values, at least `floor`. */
+export function largest(values: ArrayLike<number>, floor = 0): number {
+  let result = floor;
+  for (let at = 0; at < values.length; at++) {
+    const value = values[at]!;
+    if (value > result && Number.isFinite(value)) result = value;
+  }
+  return result;
+}
