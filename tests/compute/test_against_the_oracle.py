@@ -96,7 +96,7 @@ class Case:
     def arguments(self, dtype: torch.dtype) -> dict[str, Any]:
         """What `attend` is given."""
         table = self.table()
-        return {**self.tensors(dtype), **self.options, "mask": self.mask if table is None else table}
+        return {**self.tensors(dtype), **self.options, "mask": self.mask if table is None else (self.mask, table)}
 
 
 @st.composite
@@ -207,7 +207,7 @@ def asked(case: Case, arrays: dict[str, Any]) -> tuple[AttentionSpec, Inputs]:
         case.head_dim,
         value_dim=case.value_dim,
         out_proj=False,
-        mask=case.mask if table is None else everything(),
+        mask=case.mask,
         alibi=Alibi() if options.pop("alibi", False) else None,
         sinks="sinks" in arrays,
         **options,

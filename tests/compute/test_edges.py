@@ -161,7 +161,7 @@ def test_what_is_wrong_with_the_arguments_is_said() -> None:
         (lambda: call(query, key, value, mask=torch.ones(5, 7)), SpecError, r"make mask.bool\(\)"),
         (lambda: call(query, key, value, mask=torch.ones(5, 6).bool()), ShapeError, "axis key is 6 long.*must be 7"),
         (lambda: call(query, key, value, mask=torch.ones(2, 5, 7).bool()), ShapeError, r"Write mask\[:, None\]"),
-        (lambda: call(query, key, value, mask=[1]), SpecError, "mask is a list"),
+        (lambda: call(query, key, value, mask=[1]), SpecError, "mask is a int"),
         (lambda: call(query, key, value, mask="casual"), SpecError, "did you mean 'causal'"),
         (lambda: call(query, key, value, mask=qkv.documents()), SpecError, r"write qkv.documents\(ids\)"),
         (lambda: call(query, key, value, mask=qkv.padding([1, 9])), ShapeError, "sequence 1 has 9 tokens"),

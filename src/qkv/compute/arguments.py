@@ -18,6 +18,8 @@ from qkv.positions.alibi import alibi_slopes
 
 EmptyRow = Literal["zero", "nan", "uniform"]
 Precision = Literal["same", "high", "low"]
+Masks = Mask | Tensor | str | None | Sequence[Mask | Tensor | str | None]
+"""One mask, or several of which all have to allow a key."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 AXES = ("batch", "head", "query", "key")
 LEARNED = ("query", "key", "value", "bias", "sinks")
@@ -29,7 +31,7 @@ UNREAD = {Documents(): "ids", Padding(): "lengths"}
 class Options(TypedDict, total=False):
     """What `attend` may be told, beside what it is to give."""
 
-    mask: Mask | Tensor | str | None
+    mask: Masks
     bias: Tensor | None
     scale: float | None
     softcap: float | None
@@ -119,7 +121,7 @@ def read_arguments(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Mask | Tensor | str | None = None,
+    mask: Masks = None,
     bias: Tensor | None = None,
     scale: float | None = None,
     softcap: float | None = None,
@@ -234,21 +236,31 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise misfit(f"query has {query.shape[3]} channels, key has {key.shape[3]}", "dim")
 
 
-def _masks(mask: Mask | Tensor | str | None, sizes: tuple[int, ...], query: Tensor) -> tuple[Mask, Tensor | None]:
-    if mask is None:
-        return Everything(), None
-    if isinstance(mask, Mask):
-        return mask, None
-    if isinstance(mask, str):
-        return parse_mask(mask), None
-    if not isinstance(mask, Tensor):
-        _refuse(f"mask is a {type(mask).__name__}; write a mask as qkv.causal() & qkv.window(256), or a boolean tensor")
+def _masks(given: Masks, sizes: tuple[int, ...], query: Tensor) -> tuple[Mask, Tensor | None]:
+    """What all the rules among these masks allow together, and what all the booleans do."""
+    rule: Mask = Everything()
+    table: Tensor | None = None
+    for mask in given if isinstance(given, tuple | list) else (given,):
+        if isinstance(mask, Tensor):
+            booleans = _booleans(mask, sizes, query)
+            table = booleans if table is None else table & booleans
+        elif isinstance(mask, Mask | str):
+            one = parse_mask(mask) if isinstance(mask, str) else mask
+            rule = one if rule == Everything() else rule & one
+        elif mask is not None:
+            _refuse(
+                f"mask is a {type(mask).__name__}; write a mask as qkv.causal() & qkv.window(256), or a boolean tensor"
+            )
+    return rule, table
+
+
+def _booleans(mask: Tensor, sizes: tuple[int, ...], query: Tensor) -> Tensor:
     if mask.dtype != torch.bool:
         _refuse(
             f"mask has dtype {mask.dtype}, and must be boolean, True = may attend. Numbers that are added to the "
             "scores are bias=; of a mask of ones and zeros make mask.bool()"
         )
-    return Everything(), _broadcasting("mask", mask, sizes, query)
+    return _broadcasting("mask", mask, sizes, query)
 
 
 def _bias(bias: Any, sizes: tuple[int, ...], query: Tensor) -> Tensor:

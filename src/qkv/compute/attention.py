@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.compute.arguments import Arguments, EmptyRow, Options, Precision, read_arguments, without_autocast
+from qkv.compute.arguments import Arguments, EmptyRow, Masks, Options, Precision, read_arguments, without_autocast
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.planning import Plan, plan_of
 from qkv.compute.tiled import tiled
 from qkv.compute.work import Work
 from qkv.errors import SpecError, nearest
-from qkv.masks import Mask, QueryOffset
+from qkv.masks import QueryOffset
 
 
 @overload
@@ -55,7 +55,7 @@ def attend(
     key: Tensor,
     value: Tensor,
     *,
-    mask: Mask | Tensor | str | None = None,
+    mask: Masks = None,
     bias: Tensor | None = None,
     scale: float | None = None,
     softcap: float | None = None,
@@ -79,7 +79,7 @@ def attend(
         key: ``(batch, kv_head, key, head_dim)``. Query head ``h`` has the key head ``h // (heads / kv_heads)``.
         value: ``(batch, kv_head, key, value_dim)``.
         mask: who may attend to whom: ``qkv.causal() & qkv.window(256)``, the same as text, or booleans, True = may
-            attend, that broadcast to ``(batch, head, query, key)``.
+            attend, that broadcast to ``(batch, head, query, key)``; or several of these, of which all have to allow it.
         bias: what is added to the scores, broadcasting likewise.
         scale: what the scores are multiplied by; None means ``1 / sqrt(head_dim)``.
         softcap: ``softcap * tanh(scores / softcap)`` in place of the scores, before anything is added.

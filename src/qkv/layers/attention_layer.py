@@ -189,7 +189,7 @@ class Attention(nn.Module):
             q,
             k,
             v,
-            **asked.seen_from(first),
+            mask=asked.seen_from(first),
             scale=self.scale,
             softcap=self.softcap,
             sinks=self.sinks,

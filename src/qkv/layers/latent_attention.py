@@ -124,7 +124,7 @@ class LatentAttention(nn.Module):
             query,
             key,
             value,
-            **asked.seen_from(first),
+            mask=asked.seen_from(first),
             scale=self.scale,
             query_offset=start - first,
             dropout_p=self.dropout if self.training else 0.0,

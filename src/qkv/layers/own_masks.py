@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache, reduce
 from operator import and_
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from qkv.layers.cache import Cache, FixedCache, GrowingCache, RingCache
@@ -72,15 +71,13 @@ class CallMask(NamedTuple):
     rule: Mask
     table: Tensor | None = None
 
-    def seen_from(self, first: int) -> dict[str, Any]:
-        """The arguments of `attend`, where the first key that is handed over stands at this position."""
+    def seen_from(self, first: int) -> Mask | tuple[Mask, Tensor]:
+        """The same for `attend`, where the first key that is handed over stands at this position."""
         mask = self.rule if first == 0 or _knows_distances_only(self.rule) else self.rule.shifted(-first)
         if self.table is None:
-            return {"mask": mask}
+            return mask
         table = self.table[..., first:] if self.table.shape[-1] > 1 else self.table  # batch head query key
-        if mask == Everything():
-            return {"mask": table}
-        return {"mask": mask, "bias": torch.zeros(table.shape, device=table.device).masked_fill(~table, -torch.inf)}
+        return mask, table
 
 
 def call_mask(own: Mask, given: Mask | Tensor | None, scores: tuple[int, int, int, int]) -> CallMask:
