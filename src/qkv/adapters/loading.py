@@ -74,8 +74,8 @@ def load(target: str, source: bytes | None = None) -> Loaded:
     tree: ast.Module | None
     if path.lower().endswith((".py", ".ipynb")):
         file = existing_file(path)
-        if source is None and is_notebook(path):
-            source = text_of(path).source.encode()
+        if is_notebook(path):
+            source = text_of(path, source).source.encode()
         _hold_to(file, source)
         parsed = tree = parsed_file(file, path, source)
         module = _import_file(file, path, parsed)

@@ -28,9 +28,7 @@ def source_of_notebook(text: str, shown: str) -> tuple[str, str, list[int]]:
         CandidateError: it is no notebook, or one without code.
     """
     try:
-        notebook = json.loads(text)
-        cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # before 2015
-        written = [_code(cell).rstrip("\n") for cell in cells if cell["cell_type"] == "code"]
+        written = [_code(cell).rstrip("\n") for cell in code_cells(json.loads(text))]
     except (ValueError, KeyError, TypeError, IndexError):
         raise CandidateError(f"{shown} is no notebook", hint="save it again in Jupyter, as .ipynb or .py") from None
     sources = [_python(source) for source in written]
@@ -41,6 +39,16 @@ def source_of_notebook(text: str, shown: str) -> tuple[str, str, list[int]]:
         starts.append(line)
         line += source.count("\n") + 1
     return "\n".join(sources) + "\n", "\n".join(written) + "\n", starts
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    """The cells with code in a notebook's JSON value.
+
+    Raises:
+        KeyError, TypeError, IndexError: it is no notebook's.
+    """
+    cells = notebook["cells"] if "cells" in notebook else notebook["worksheets"][0]["cells"]  # before 2015
+    return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
 def cell_of(starts: Sequence[int], line: int) -> tuple[int, int]:

@@ -65,28 +65,38 @@ def is_notebook(file: str) -> bool:
     return file.lower().endswith(".ipynb")
 
 
-def text_of(file: str) -> Text:
+def text_of(file: str, data: bytes | None = None) -> Text:
     """The code of a file.
+
+    Args:
+        file: its name.
+        data: what to take it to hold; None for what it holds.
 
     Raises:
         CandidateError: there is none, or it can't be read as Python.
     """
     path = existing_file(file)
+    data = path.read_bytes() if data is None else data
     if is_notebook(file):
-        source, written, cells = source_of_notebook(path.read_text(encoding="utf-8", errors="replace"), file)
+        source, written, cells = source_of_notebook(data.decode("utf-8", "replace"), file)
         parsed_file(path, file, source.encode())
         return Text(file, path, source, written, cells)
-    parsed_file(path, file)
-    source = decoded(path.read_bytes())
+    parsed_file(path, file, data)
+    source = decoded(data)
     return Text(file, path, source, source)
 
 
-def script_of(target: Any) -> Text | None:
-    """The script that a target is; None for a name in a file, an object, or a file in which an attention is defined."""
+def script_of(target: Any, data: bytes | None = None) -> Text | None:
+    """The script that a target is; None for a name in a file, an object, or a file in which an attention is defined.
+
+    Args:
+        target: what is to be judged.
+        data: what to take its file to hold; None for what it holds.
+    """
     if not isinstance(target, str | Path) or not str(target).lower().endswith((".py", ".ipynb")):
         return None
     try:
-        text = text_of(str(Path(target).expanduser()))
+        text = text_of(str(Path(target).expanduser()), data)
     except CandidateError:
         return None  # whoever opens it says why
     return text if is_script(ast.parse(text.source)) else None
