@@ -1,12 +1,14 @@
 // Shows a payload in an element: the same in a page and in a notebook.
 import { showAttention } from "./attention/AttentionView";
 import type { Detail, Payload } from "./payload";
+import { showWalk } from "./walk";
 
 /** Gives what comes behind the first view; asked for only when it is needed. */
 export type Details = () => Promise<Detail[]>;
 
 const views: { [kind in Payload["kind"]]?: (element: HTMLElement, payload: any, details: Details) => () => void } = {
   attention: showAttention,
+  walk: showWalk,
 };
 
 /** Returns what takes the view away again. */

@@ -71,9 +71,23 @@ export interface Detail {
   pictures: (string | null)[];
 }
 
-/** The article as a page; see qkv.lesson. */
+/** The article as a page; see qkv.lesson. Its steps are in the page as HTML already; this is what answers are judged by. */
 export interface WalkPayload {
   schema: 1;
   kind: "walk";
   title: string;
+  /** By the `data-question` of their forms: the step and the token, "softmax-1". */
+  questions: { [name: string]: WalkQuestion };
+}
+
+export interface WalkQuestion {
+  kind: "number" | "shape" | "choice";
+  /** A number, the sizes of a shape, or the place of the right choice. */
+  answer: number | number[];
+  /** How far off a number may be and still be right. */
+  tolerance: number;
+  /** Wrong answers, and what leads to each. */
+  slips: { answer: number | number[]; hint: string }[];
+  /** The hint for any other wrong answer. */
+  otherwise: string;
 }

@@ -17,6 +17,7 @@ COMMANDS = {
     "plan": "how qkv.attend computes a call: what it skips, which kernel, and why",
     "shapes": "the shape of every stage, before anything runs",
     "spec": "a spec file, a Hugging Face config or flags as one sentence",
+    "walk": "the article as a page, step by step, on your own sentence or numbers",
 }
 """Every command with its line of help. The command ``x`` is ``qkv.cli.x.command``."""
 
