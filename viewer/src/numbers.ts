@@ -20,6 +20,10 @@ export function short(value: number): string {
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
+/** Two digits behind the point, for columns of numbers. */
+export const fixed = (value: number): string =>
+  Math.abs(value) < 1000 ? value.toFixed(2).replace("-", "−") : short(value);
+
 export function mean(values: Float32Array): number {
   let sum = 0;
   let count = 0;

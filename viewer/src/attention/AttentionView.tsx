@@ -82,7 +82,7 @@ function Heads({ payload, places, palette, version }: HeadsProps) {
   useEffect(() => () => places[chosen]!.numbers.pictures.forget(), [chosen]);
   return (
     <div class={places.length > 1 ? "several" : "single"}>
-      {places.length > 1 && <Overview {...{ places, across, chosen, palette, low: payload.low, choose: setChosen }} />}
+      {places.length > 1 && <Overview {...{ places, across, chosen, palette, choose: setChosen }} />}
       <OneHead {...{ payload, places, palette, version }} place={places[chosen]!} />
     </div>
   );
@@ -92,20 +92,24 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
   const { numbers, layer } = place;
   const { rows, columns } = numbers;
   const names = useNames(payload);
-  const [stage, setStage] = useState("weights");
+  const [stage, setStage] = useState(place.numbers.head.against ? "difference" : "weights");
   const [filter, setFilter] = useState<Filter>({ top: 0, sinkHidden: false });
-  const [shading, setShading] = useState<Shading>({ log: columns > MANY, threshold: 0 });
+  const [shading, setShading] = useState<Shading>({ curve: columns > MANY ? "root" : "linear", threshold: 0 });
   const pointing = usePointing(rows);
   const { cell } = pointing;
 
-  const stages = useMemo(() => stagesOf(numbers, places, palette), [numbers, palette]);
+  const expected = useMemo(() => places.find(({ numbers: { head } }) => head.id === numbers.head.against)?.numbers, [numbers]);
+  const stages = useMemo(() => stagesOf(numbers, expected, palette), [numbers, palette]);
   const weights = useMemo(
-    () => weightsShown(numbers, palette, payload.low, filter, shading),
+    () => weightsShown(numbers, palette, filter, shading),
     [numbers, palette, filter, shading, version],
   );
-  const shown = stages.find(({ name }) => name === stage)?.shown ?? weights;
+  // Another head may lack the stage that was chosen.
+  const found = stages.find(({ name }) => name === stage);
+  const shown = found?.shown ?? weights;
   const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row)), [numbers, cell.row, version]);
   const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column)), [numbers, cell.column, version]);
+  const rightRow = useMemo(() => (row && expected ? expected.row(cell.row!) : null), [row, expected]);
   const lit = useMemo(() => (row ? sorted(row, LIT).map(({ at }) => at) : []), [row]);
   const bars = row ? { title: "weights", values: row.weights } : { title: "mean", values: numbers.received };
   const strips = useMemo(() => stripsOf(numbers), [numbers]);
@@ -115,19 +119,20 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
 
   return (
     <>
-      <section class="large">
+      <div class="large">
         <h2>{title}</h2>
-        {stages.length > 0 && <Stages {...{ stages, weights, stage, choose: setStage }} />}
+        {stages.length > 0 && <Stages {...{ stages, weights, stage: found?.name ?? "weights", choose: setStage }} />}
         {shown === weights && <Controls {...{ filter, shading, setFilter, setShading, mostTop: numbers.mostTop }} />}
-        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell }} title={`${stage} of ${title}`}
+        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell }} title={`${found?.name ?? "weights"} of ${title}`}
           queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
         <p class="only-heard" aria-live="polite">{heard}</p>
-      </section>
+      </div>
       <div class="panel">
-        {row && <RowPanel {...{ numbers, row: cell.row!, line: row, name: names.query(cell.row!), keys: names.keys }} />}
-        {column && <ColumnPanel {...{ numbers, column: cell.column!, line: column }} query={names.query}
+        {row && <RowPanel {...{ numbers, row: cell.row!, line: row, expected: rightRow, keys: names.keys }}
+          name={names.query(cell.row!)} />}
+        {column && <ColumnPanel {...{ numbers, column: cell.column!, line: column }} query={names.queryEntry}
           name={names.keys.name(cell.column!)} />}
-        <p class="facts">Point at a cell, or move by the arrow keys; a click keeps it, Escape lets go. Zoom by wheel, + and −.</p>
+        <p class="aside">Point at a cell, or move by the arrow keys; a click keeps it, Escape lets go. Zoom by wheel, + and −.</p>
       </div>
     </>
   );
@@ -142,6 +147,7 @@ function useNames(payload: AttentionPayload) {
     return {
       keys: new Tokens("key", payload.key_tokens),
       query: (row: number) => queries.name(at(row)),
+      queryEntry: (row: number) => queries.entry(at(row)),
       queryLabel: (row: number) => queries.label(at(row)),
     };
   }, [payload]);
@@ -163,13 +169,12 @@ function usePointing(rows: number) {
   return { cell, said: kept, point, choose };
 }
 
-function stagesOf(numbers: HeadNumbers, places: Place[], palette: Palette): Stage[] {
+function stagesOf(numbers: HeadNumbers, expected: HeadNumbers | undefined, palette: Palette): Stage[] {
   const { rows, columns, exact, head } = numbers;
   const stages = numbers.stages.map(({ name, title, numbers: values }) => (
     { name, title, shown: stageShown(values, rows, columns, palette) }));
-  const expected = places.find((place) => place.numbers.head.id === head.against)?.numbers.exact;
-  if (exact && expected) {
-    stages.push({ name: "difference", title: "difference", shown: stageShown(difference(exact, expected), rows, columns, palette) });
+  if (exact && expected?.exact) {
+    stages.push({ name: "difference", title: `${head.name} minus what it should be`, shown: stageShown(difference(exact, expected.exact), rows, columns, palette) });
   }
   return stages;
 }

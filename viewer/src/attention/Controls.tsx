@@ -1,6 +1,6 @@
 // What is shown of the weights, and in which colours.
 import type { ComponentChildren } from "preact";
-import type { Shading } from "./colours";
+import type { Curve, Shading } from "./colours";
 import type { Filter } from "./head";
 
 interface Props {
@@ -18,16 +18,17 @@ export function Controls({ filter, shading, mostTop, setFilter, setShading }: Pr
   const tops = [1, 2, 4, 8, 16].filter((count) => count <= mostTop);
   return (
     <div class="line controls">
-      <Choice name="keys of a row" value={filter.top} onChange={(top) => setFilter({ ...filter, top })}>
+      <Choice name="keys of a row" value={filter.top} onChange={(top) => setFilter({ ...filter, top: Number(top) })}>
         <option value={0}>all</option>
         {tops.map((count) => <option value={count}>largest {count}</option>)}
       </Choice>
-      <Choice name="weights" value={shading.threshold} onChange={(threshold) => setShading({ ...shading, threshold })}>
+      <Choice name="weights" value={shading.threshold} onChange={(least) => setShading({ ...shading, threshold: Number(least) })}>
         {THRESHOLDS.map((value) => <option value={value}>{value ? `from ${value}` : "all"}</option>)}
       </Choice>
-      <Choice name="colours" value={Number(shading.log)} onChange={(log) => setShading({ ...shading, log: Boolean(log) })}>
-        <option value={0}>linear</option>
-        <option value={1}>logarithmic</option>
+      <Choice name="shades" value={shading.curve} onChange={(curve) => setShading({ ...shading, curve: curve as Curve })}>
+        <option value="linear">linear</option>
+        <option value="root">square root</option>
+        <option value="log">logarithmic</option>
       </Choice>
       <label>
         <input type="checkbox" checked={filter.sinkHidden}
@@ -40,8 +41,8 @@ export function Controls({ filter, shading, mostTop, setFilter, setShading }: Pr
 
 interface ChoiceProps {
   name: string;
-  value: number;
-  onChange: (value: number) => void;
+  value: number | string;
+  onChange: (value: string) => void;
   children: ComponentChildren;
 }
 
@@ -49,7 +50,7 @@ function Choice({ name, value, onChange, children }: ChoiceProps) {
   return (
     <label>
       {name}{" "}
-      <select value={value} onChange={(event) => onChange(Number(event.currentTarget.value))}>{children}</select>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>{children}</select>
     </label>
   );
 }

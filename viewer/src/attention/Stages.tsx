@@ -1,4 +1,5 @@
 // The way to the weights, stage by stage; the one that is chosen is shown large.
+import { useId } from "preact/hooks";
 import type { Shown } from "./shown";
 import { Thumb } from "./Thumb";
 
@@ -16,23 +17,25 @@ interface Props {
 }
 
 export function Stages({ stages, weights, stage, choose }: Props) {
+  const group = useId();
   const last = stages.findIndex(({ name }) => name === "difference");
   const before = last < 0 ? stages : stages.slice(0, last);
-  const all = [...before, { name: "weights", title: "weights", shown: weights }, ...stages.slice(before.length)];
+  const all = [...before, { name: "weights", title: "what softmax makes of them", shown: weights }, ...stages.slice(before.length)];
+  const title = all.find(({ name }) => name === stage)?.title;
   return (
     <fieldset class="stages">
       <legend class="only-heard">Stage</legend>
       {all.map(({ name, title, shown }) => {
         const picture = shown.best({ row: 1, column: 1 });
         return (
-          <label class={name === stage ? "chosen" : ""}>
+          <label class={name === stage ? "chosen" : ""} title={title}>
+            <input class="only-heard" type="radio" name={group} checked={name === stage} onChange={() => choose(name)} />
             {picture && <Thumb {...picture} bytes={shown.bytes(picture)} colours={shown.scale.colours} />}
-            <span>
-              <input type="radio" name="stage" checked={name === stage} onChange={() => choose(name)} /> {title}
-            </span>
+            <span>{name}</span>
           </label>
         );
       })}
+      <p class="aside">{stage}: {title}</p>
     </fieldset>
   );
 }

@@ -1,5 +1,7 @@
 // From bytes to colours: a table of 256, made from the page's own colours, so that a theme is a new table.
 
+import { short } from "../numbers";
+
 export type Rgb = [number, number, number];
 
 const NAMES = ["paper", "panel", "ink", "faint", "rule", "accent", "heat", "more", "less", "masked", "hatch"] as const;
@@ -49,32 +51,58 @@ export interface Scale {
   colours: Rgb[];
   /** The same, little-endian RGBA, for pixels; byte 0 is see-through, so that what lies under it tells the mask. */
   table: Uint32Array;
+  /** Bytes from one end of the legend to the other, evenly. */
+  legend: Uint8Array;
   low: string;
   high: string;
 }
 
-function scale(colourOf: (byte: number) => Rgb, masked: Rgb, low: string, high: string): Scale {
+/** How many steps a legend has. */
+const STEPS = 128;
+
+function scale(
+  colourOf: (byte: number) => Rgb, masked: Rgb, ends: [string, string], byteAt: (share: number) => number,
+): Scale {
   const colours = Array.from({ length: 256 }, (_, byte) => (byte === 0 ? masked : colourOf(byte)));
   const pack = ([red, green, blue]: Rgb) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
   const table = Uint32Array.from(colours, (colour, byte) => (byte === 0 ? 0 : pack(colour)));
-  return { colours, table, low, high };
+  const legend = Uint8Array.from({ length: STEPS }, (_, step) => byteAt(step / (STEPS - 1)));
+  return { colours, table, legend, low: ends[0], high: ends[1] };
 }
 
+/** How a weight becomes a shade: in proportion, by its square root, or by its logarithm. */
+export type Curve = "linear" | "root" | "log";
+
 export interface Shading {
-  log: boolean;
+  curve: Curve;
   /** Weights below it look like 0. */
   threshold: number;
 }
 
-/** Weights: from paper to the deepest shade, by their size or its logarithm, up to `largest`. */
-export function weightScale(palette: Palette, low: number, { log, threshold }: Shading, largest: number, name: string): Scale {
-  const share = (byte: number): number => {
-    const weight = weightOf(byte, low);
-    if (weight < threshold) return 0;
-    return log ? (byte - 1) / 254 : Math.min(1, weight / largest);
+export interface Range {
+  low: number;
+  /** The largest weight that is shown. */
+  most: number;
+  key_len: number;
+}
+
+/** Weights: from paper to the deepest shade. */
+export function weightScale(palette: Palette, { low, most, key_len }: Range, { curve, threshold }: Shading): Scale {
+  // The logarithm begins well below what a key gets of a row that is spread evenly.
+  const least = Math.max(2 ** low, Math.min(most, 1) / (32 * key_len));
+  const shares: Record<Curve, (weight: number) => number> = {
+    linear: (weight) => weight / most,
+    root: (weight) => Math.sqrt(weight / most),
+    log: (weight) => Math.log(weight / least) / Math.log(most / least),
   };
-  const colour = (byte: number) => mix(palette.paper, palette.heat, share(byte));
-  return scale(colour, palette.masked, log ? `below 2^${low}` : "0", log ? "1" : name);
+  const colour = (byte: number) => {
+    const weight = weightOf(byte, low);
+    const share = weight < threshold ? 0 : Math.min(1, Math.max(0, shares[curve](weight)));
+    return mix(palette.paper, palette.heat, share);
+  };
+  const isLog = curve === "log";
+  const byteAt = (share: number) => byteOf(isLog ? least * (most / least) ** share : most * share, low);
+  return scale(colour, palette.masked, [isLog ? `≤ ${short(least)}` : "0", short(most)], byteAt);
 }
 
 /** Numbers of either sign, from -limit at byte 1 to limit at byte 255. */
@@ -83,7 +111,7 @@ export function signedScale(palette: Palette, name: string): Scale {
     const share = (byte - 128) / 127;
     return mix(palette.paper, share < 0 ? palette.less : palette.more, Math.abs(share));
   };
-  return scale(colour, palette.masked, `−${name}`, name);
+  return scale(colour, palette.masked, [`−${name}`, name], (share) => 1 + Math.round(254 * share));
 }
 
 export function signedByte(value: number, limit: number): number {

@@ -7,6 +7,8 @@ export interface Margins {
   top: number;
   right: number;
   bottom: number;
+  /** How wide each strip is. */
+  strip: number;
 }
 
 const MOST_CELL = 72;

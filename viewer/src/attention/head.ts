@@ -2,7 +2,7 @@
 import { floats, integers, largest } from "../numbers";
 import type { Details } from "../mount";
 import type { AttentionPayload, Head } from "../payload";
-import { byteOf, weightOf } from "./colours";
+import { byteOf, weightOf, type Range } from "./colours";
 import { Pictures, type Picture } from "./pictures";
 
 export type Known = "masked" | "exact" | "about" | "unknown";
@@ -147,12 +147,13 @@ export class HeadNumbers {
     return entries.filter(({ at }) => at !== NO_KEY && !(sinkHidden && at === 0)).slice(0, top);
   }
 
-  /** The largest weight that is shown, for the scale's end. */
-  largestShown({ sinkHidden }: Filter): number {
+  /** From where to where the weights go that are shown. */
+  range({ sinkHidden }: Filter): Range {
+    const { low, key_len } = this.payload;
     const coarse = this.pictures.get(0);
-    if (!coarse) return 1;
+    if (!coarse) return { low, key_len, most: 1 };
     const bytes = sinkHidden ? coarse.bytes.filter((_, at) => at % coarse.columns !== 0) : coarse.bytes;
-    return weightOf(Math.max(1, largest(bytes)), this.payload.low) || 1;
+    return { low, key_len, most: weightOf(Math.max(1, largest(bytes)), low) || 1 };
   }
 }
 

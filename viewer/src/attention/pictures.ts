@@ -22,6 +22,8 @@ async function read(uri: string, level: Level): Promise<Picture> {
     context.drawImage(image, 0, row, columns, height, 0, 0, columns, height);
     const pixels = context.getImageData(0, 0, columns, height).data;
     for (let at = 0; at < height * columns; at++) result[row * columns + at] = pixels[4 * at]!;
+    // A large picture takes a while: what the reader does comes between.
+    await new Promise((rested) => setTimeout(rested));
   }
   image.close();
   return { ...level, bytes: result };

@@ -15,17 +15,16 @@ export interface Shown {
 
 /** "0.25" if it is exact, "≈ 0.25" if the picture told it. */
 export function said({ weight, known }: Entry): string {
-  if (known === "masked") return "may not attend";
+  if (known === "masked") return "masked";
   if (known === "unknown") return "not known";
   return (known === "about" ? "≈ " : "") + short(weight);
 }
 
 export function weightsShown(
-  numbers: HeadNumbers, palette: Palette, low: number, filter: Filter, shading: Shading,
+  numbers: HeadNumbers, palette: Palette, filter: Filter, shading: Shading,
 ): Shown {
-  const most = numbers.largestShown(filter);
   return {
-    scale: weightScale(palette, low, shading, most, short(most)),
+    scale: weightScale(palette, numbers.range(filter), shading),
     best: (pixels) => numbers.pictures.best(pixels),
     bytes: (picture) => numbers.filter(picture, filter),
     text: (row, column) => said(numbers.at(row, column)).replace(" ", ""),

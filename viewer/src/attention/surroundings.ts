@@ -1,6 +1,6 @@
 // What stands round the large matrix: tokens, a bar for each key above it, and the statistics of each row beside it.
 import { largest } from "../numbers";
-import { css, type Palette } from "./colours";
+import { css, mix, type Palette } from "./colours";
 import type { Cell } from "./drawing";
 import type { Frame, Margins } from "./frame";
 import type { Tokens } from "./tokens";
@@ -8,6 +8,8 @@ import type { Tokens } from "./tokens";
 const FONT = "11px system-ui, sans-serif";
 const BARS = 26;
 const GAP = 4;
+/** Between the matrix and the strips. */
+const EDGE = 6;
 /** Labels of columns lean by this angle where they don't fit side by side. */
 const LEAN = -Math.PI / 3;
 
@@ -32,12 +34,15 @@ export interface Surroundings {
 }
 
 export function marginsFor(room: number, labels: { left: number; top: number }, strips: number): Margins {
-  const width = room < 520 ? 20 : 44;
+  const narrow = room < 520;
+  const strip = narrow ? 18 : 44;
   return {
-    left: Math.min(room < 520 ? 64 : 110, labels.left + 10),
+    left: Math.min(narrow ? 64 : 110, labels.left + 10),
     top: Math.min(76, labels.top + 14) + BARS + GAP,
-    right: strips * (width + GAP) + 6,
+    // The leaning title of the last strip takes some room too.
+    right: EDGE + strips * (strip + GAP) + (narrow ? 12 : 0),
     bottom: 20,
+    strip,
   };
 }
 
@@ -59,9 +64,9 @@ export function drawSurroundings(context: CanvasRenderingContext2D, scene: Surro
 
 /** The indices whose labels fit, with `room` pixels for each. */
 function thinned([from, to]: [number, number], pixels: number, room: number): number[] {
+  // 1, 2, 5, 10, 20, …
   let step = 1;
-  for (const factor of [2, 2.5, 2]) if (step * pixels < room) step = Math.ceil(step * factor);
-  while (step * pixels < room) step *= 2;
+  for (let turn = 0; step * pixels < room; turn++) step *= [2, 2.5, 2][turn % 3]!;
   const result = [];
   for (let at = Math.ceil(from / step) * step; at < to; at += step) result.push(at);
   return result;
@@ -76,11 +81,9 @@ function rowLabels(context: CanvasRenderingContext2D, { frame, palette, queries,
     if (y >= top && y <= top + frame.height) context.fillText(queries(row), left - 6, y, left - 8);
   };
   context.fillStyle = css(palette.faint);
-  thinned(frame.seen.rows, frame.cell.row, 13).forEach(label);
+  const near = (row: number) => cell.row !== null && Math.abs(row - cell.row) * frame.cell.row < 13;
+  thinned(frame.seen.rows, frame.cell.row, 13).filter((row) => !near(row)).forEach(label);
   if (cell.row === null) return;
-  const y = frame.y(cell.row + 0.5);
-  context.fillStyle = css(palette.paper);
-  context.fillRect(0, y - 8, left - 3, 16);
   context.fillStyle = css(palette.accent);
   context.font = `600 ${FONT}`;
   label(cell.row);
@@ -139,24 +142,22 @@ function bars(context: CanvasRenderingContext2D, { frame, palette, bars: { title
   context.fillRect(left, bottom, frame.width, 1);
   context.fillStyle = css(palette.faint);
   context.textAlign = "right";
-  context.textBaseline = "alphabetic";
-  context.fillText(title, left - 6, bottom, left - 8);
+  context.textBaseline = "middle";
+  context.fillText(title, left - 6, bottom - BARS / 2, left - 8);
 }
 
 function strips(context: CanvasRenderingContext2D, { frame, palette, strips, cell }: Surroundings): void {
-  const { left, top, right } = frame.margins;
-  if (!strips.length) return;
-  const width = (right - 6) / strips.length - GAP;
+  const { left, top, strip: width } = frame.margins;
   const [from, to] = frame.seen.rows;
   strips.forEach((strip, place) => {
-    const x = left + frame.width + 6 + place * (width + GAP) + GAP;
+    const x = left + frame.width + EDGE + place * (width + GAP) + GAP;
     context.fillStyle = css(palette.panel);
     context.fillRect(x, top, width, frame.height);
     for (let row = from; row < to; row++) {
       const y = Math.max(top, frame.y(row));
       const end = Math.min(top + frame.height, frame.y(row + 1));
       const length = Math.min(1, (strip.values[row] || 0) / strip.most) * width;
-      context.fillStyle = css(row === cell.row ? palette.accent : palette.faint);
+      context.fillStyle = css(row === cell.row ? palette.accent : mix(palette.panel, palette.faint, 0.55));
       context.fillRect(x, y, length, Math.max(1, end - y - (frame.cell.row > 6 ? 1 : 0)));
     }
     context.fillStyle = css(palette.faint);

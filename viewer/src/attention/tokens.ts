@@ -18,6 +18,9 @@ export function clip(text: string, length: number): string {
   return characters.length <= length ? text : characters.slice(0, length - 1).join("") + "…";
 }
 
+/** Written from right to left or not, it leaves the text around it alone. */
+const isolated = (text: string): string => `\u2068${text}\u2069`;
+
 /** Names of an axis: "5" where tokens have no text. */
 export class Tokens {
   constructor(readonly word: "query" | "key", private readonly texts: string[] | null) {}
@@ -28,9 +31,14 @@ export class Tokens {
     return text === undefined ? String(at) : clip(visible(text), length);
   }
 
+  /** What stands in a table: `5 journey`. */
+  entry(at: number): string {
+    return this.texts ? `${at} ${isolated(this.label(at, 20))}` : String(at);
+  }
+
   /** What stands in a sentence: `query 5 “journey”`. */
   name(at: number): string {
     const text = this.texts?.[at];
-    return `${this.word} ${at}` + (text === undefined ? "" : ` “${clip(visible(text), 40)}”`);
+    return `${this.word} ${at}` + (text === undefined ? "" : ` “${isolated(clip(visible(text), 40))}”`);
   }
 }
