@@ -190,8 +190,9 @@ def test_forward(case: Case, dtype: torch.dtype) -> None:
     assert_near(output, context, dtype)
     assert_near(weights, expected.weights, dtype)
     with torch.no_grad():
-        fast, fast_lse = attend(**arguments, return_lse=True)
+        fast, fast_lse, some = attend(**arguments, return_lse=True, return_weights=[-1, 0])
     assert_near(fast, context, dtype)
+    assert_near(some, expected.weights[:, :, [-1, 0]], dtype)
     assert_near(fast_lse, lse.detach(), dtype)
     assert plan(**arguments).kernel != "composite"
 

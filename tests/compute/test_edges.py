@@ -175,6 +175,8 @@ def test_what_is_wrong_with_the_arguments_is_said() -> None:
         (lambda: call(query, key, value, empty_row="zeros"), SpecError, "did you mean 'zero'"),
         (lambda: call(query, key, value, precision="exact"), SpecError, "precision is 'exact'"),
         (lambda: call(query, key, value, query_offset="left"), SpecError, "query_offset is 'left'"),
+        (lambda: call(query, key, value, return_weights=[0, 5]), SpecError, "asks for query 5, and there are 5"),
+        (lambda: call(query, key, value, return_weights=[0.5]), SpecError, "whole numbers"),
         (lambda: plan(query, key, value, maks=None), SpecError, "did you mean 'mask'"),
     ]
     for mistake, error, message in wrong:

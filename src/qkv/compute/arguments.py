@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, TypedDict
 
 import torch
@@ -20,6 +20,8 @@ EmptyRow = Literal["zero", "nan", "uniform"]
 Precision = Literal["same", "high", "low"]
 Masks = Mask | Tensor | str | None | Sequence[Mask | Tensor | str | None]
 """One mask, or several of which all have to allow a key."""
+Rows = bool | Tensor | Sequence[int] | None
+"""Whether something is wanted of every query, or the indices of those of which it is."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 AXES = ("batch", "head", "query", "key")
 LEARNED = ("query", "key", "value", "bias", "sinks")
@@ -111,6 +113,15 @@ class Arguments:
         """How many keys there are."""
         return self.key.shape[2]
 
+    def of_rows(self, rows: Tensor) -> Arguments:
+        """The same call for some of its queries. Where these stand has to be told besides."""
+
+        def chosen(x: Tensor | None) -> Tensor | None:
+            return x if x is None or x.shape[2] == 1 else x.index_select(2, rows)
+
+        query = self.query.index_select(2, rows)
+        return replace(self, query=query, bias=chosen(self.bias), table=chosen(self.table))
+
     @property
     def tensors(self) -> tuple[Tensor | None, ...]:
         """Every tensor that a gradient may be wanted of, in the order of `LEARNED`; None for what isn't there."""
@@ -178,6 +189,25 @@ def read_arguments(
         precision=precision,
         axes=axes,
     )
+
+
+def read_rows(rows: Rows, given: Arguments) -> Tensor | None:
+    """The indices of some queries, ``(row,)``; None where all are meant, or none.
+
+    Raises:
+        SpecError: they aren't whole numbers, or there is no such query.
+    """
+    if rows is None or isinstance(rows, bool):
+        return None
+    chosen = torch.as_tensor(rows, device=given.query.device)
+    if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
+        _refuse(
+            f"return_weights is {chosen.dtype} of shape {tuple(chosen.shape)}, and must be True, or the indices of "
+            "queries, whole numbers (row,)"
+        )
+    for row in chosen[(chosen < -given.query_len) | (chosen >= given.query_len)].tolist():
+        _refuse(f"return_weights asks for query {row}, and there are {given.query_len}, from 0 on")
+    return chosen.to(torch.int64) % max(given.query_len, 1)
 
 
 def _heads(name: str, x: Any) -> Tensor:

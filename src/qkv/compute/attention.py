@@ -11,7 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from qkv.compute.arguments import Arguments, EmptyRow, Masks, Options, Precision, read_arguments, without_autocast
+from qkv.compute.arguments import (
+    Arguments,
+    EmptyRow,
+    Masks,
+    Options,
+    Precision,
+    Rows,
+    read_arguments,
+    read_rows,
+    without_autocast,
+)
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.planning import Plan, plan_of
 from qkv.compute.tiled import tiled
@@ -37,7 +47,7 @@ def attend(
     value: Tensor,
     *,
     return_lse: Literal[True],
-    return_weights: bool | None = ...,
+    return_weights: Rows = ...,
     **options: Unpack[Options],
 ) -> tuple[Tensor, ...]: ...
 @overload
@@ -47,7 +57,7 @@ def attend(
     value: Tensor,
     *,
     return_lse: bool = ...,
-    return_weights: bool | None = ...,
+    return_weights: Rows = ...,
     **options: Unpack[Options],
 ) -> Tensor | tuple[Tensor, ...]: ...
 def attend(
@@ -65,7 +75,7 @@ def attend(
     dropout_p: float = 0.0,
     empty_row: EmptyRow = "zero",
     return_lse: bool = False,
-    return_weights: bool | None = None,
+    return_weights: Rows = None,
     precision: Precision = "same",
 ) -> Tensor | tuple[Tensor, ...]:
     """The context vectors, ``(batch, head, query, value_dim)``; in the order of their names, what else is asked for.
@@ -93,7 +103,7 @@ def attend(
         return_lse: whether the natural log of what the weights were divided by is given too, ``(batch, head, query)``,
             the sink's share included; minus infinity for an empty row.
         return_weights: whether the weights are given too, ``(batch, head, query, key)``, before dropout. They take the
-            memory that this function is there to save.
+            memory that this function is there to save; the indices of some queries give the weights of these alone.
         precision: ``same`` computes scores in float32 or the query's float64; ``high`` in float64; ``low`` lets the
             matrix products round to the query's dtype, which is faster for bfloat16 on some CPUs, and less exact.
 
@@ -104,13 +114,14 @@ def attend(
     given = read_arguments(
         query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
     )
+    rows = read_rows(return_weights, given)
     with without_autocast(query.device):
-        attended = _attended(given, plan_of(given, weights=bool(return_weights)), return_lse)
+        attended = _attended(given, plan_of(given, weights=return_weights is True), return_lse)
+        weights = attended.weights if rows is None else composite(given, rows=rows).weights
     output = attended.output.reshape(*query.shape[:-1], value.shape[-1])
     extra: list[Tensor] = [attended.lse.reshape(query.shape[:-1])] if return_lse else []
-    if return_weights:
-        assert attended.weights is not None
-        extra.append(attended.weights.reshape(*query.shape[:-1], key.shape[-2]))
+    if weights is not None and return_weights:
+        extra.append(weights.reshape(*query.shape[:-2], *weights.shape[2:]))
     return (output, *extra) if extra else output
 
 
@@ -132,7 +143,7 @@ def plan(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Plan:
         raise SpecError(f"attend has no argument {name!r}; {nearest(name, inspect.signature(attend).parameters)}")
     weights = options.pop("return_weights", None)
     options.pop("return_lse", None)
-    return plan_of(read_arguments(query, key, value, **options), weights=bool(weights))
+    return plan_of(read_arguments(query, key, value, **options), weights=weights is True)
 
 
 def _attended(given: Arguments, plan: Plan, lse_wanted: bool) -> Attended:

@@ -30,23 +30,24 @@ class Attended(NamedTuple):
     weights: Tensor | None = None
 
 
-def composite(given: Arguments, kept: Tensor | None = None) -> Attended:
+def composite(given: Arguments, kept: Tensor | None = None, rows: Tensor | None = None) -> Attended:
     """Attention with all its weights.
 
     Args:
         given: what `attend` was called with.
         kept: which weights dropout keeps, ``(batch, head, query, key)``; None drops none.
+        rows: the indices of the queries that are wanted, ``(row,)``; None wants all.
     """
+    device = given.query.device
+    stand = torch.arange(given.query_len, device=device) if rows is None else rows
+    given = given if rows is None else given.of_rows(rows)
     exact = precise(given)
     query = given.query.to(exact).unflatten(1, (given.num_kv_heads, given.group_size))  # batch kv_head group query dim
     key, value = (x.to(exact)[:, :, None] for x in (given.key, given.value))
     attn_scores = (query @ key.mT).flatten(1, 2) * given.scale  # batch head query key
     if given.softcap is not None:
         attn_scores = given.softcap * torch.tanh(attn_scores / given.softcap)
-    device = given.query.device
-    at = Positions.of(
-        torch.arange(given.query_len, device=device) + given.first, torch.arange(given.key_len, device=device)
-    )
+    at = Positions.of(stand + given.first, torch.arange(given.key_len, device=device))
     if given.bias is not None:
         attn_scores = attn_scores + given.bias.to(exact)
     if given.slopes is not None:
