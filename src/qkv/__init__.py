@@ -18,16 +18,19 @@ if TYPE_CHECKING:
         window as window,
     )
     from qkv.oracle import Inputs as Inputs, Parameters as Parameters, run_stages as run_stages
+    from qkv.pictures.figure import draw as draw
     from qkv.report import Report as Report, Verdict as Verdict
     from qkv.report.terminal import as_text as as_text
     from qkv.shaper import predict_shapes as predict_shapes
     from qkv.spec import AttentionSpec as AttentionSpec, read_spec as read_spec
+    from qkv.viewer import show as show
 
 _HOMES = {
     "check": "qkv.debugger",
     "compare_dumps": "qkv.debugger",
     "identify": "qkv.identifier",
     "read_weights": "qkv.identifier",
+    "show": "qkv.viewer",
     "AttentionSpec": "qkv.spec",
     "read_spec": "qkv.spec",
     "predict_shapes": "qkv.shaper",
@@ -41,6 +44,7 @@ _HOMES = {
     "run_stages": "qkv.oracle",
     "Inputs": "qkv.oracle",
     "Parameters": "qkv.oracle",
+    "draw": "qkv.pictures.figure",
     "Report": "qkv.report",
     "Verdict": "qkv.report",
     "as_text": "qkv.report.terminal",

@@ -26,11 +26,10 @@ from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.location import located
 from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
-from qkv.repair import Bench, patch_for
+from qkv.repair import Bench, explained_and_mended, patch_for
 from qkv.report import CandidateWords, Report, SourceLine, Verdict
 from qkv.report.cells import in_cells
 from qkv.request import Request
-from qkv.scripts import explained
 from qkv.settling import Trial, settle
 from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
@@ -80,7 +79,7 @@ def check(
     Raises:
         SpecError: the spec contradicts itself. Everything else that goes wrong is a verdict.
     """
-    given = _fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
+    given = fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
     conventions = Conventions(layout, mask_argument, init or {}, weights or {}, call or {}, seed)  # type: ignore[arg-type]
     whole = isinstance(spec, AttentionSpec)
     return judge(
@@ -125,13 +124,13 @@ def compare_dumps(
     Raises:
         SpecError: the spec contradicts itself, or one of the two is no dump.
     """
-    given = _fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
+    given = fields_of(spec) if isinstance(spec, AttentionSpec) else dict(spec or {})
     conventions, whole = Conventions(layout=layout), isinstance(spec, AttentionSpec)
     request = Request(first, given, whole, conventions, 0, time_limit, memory_limit, tensors=dict(tensors or {}))
     return judge_pair(request, str(second))
 
 
-def _fields_of(spec: AttentionSpec) -> dict[str, Any]:
+def fields_of(spec: AttentionSpec) -> dict[str, Any]:
     """The spec's fields; those that a candidate's own parameters may settle only where they were set."""
     untouched = spec_to_mapping(AttentionSpec())
     fields = spec_to_mapping(spec)
@@ -155,7 +154,7 @@ def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, 
     asked_of_calls = {
         "gradients": request.gradients, "length": request.length, "dtype": request.dtype, "sweep": request.sweep,
     }  # fmt: skip
-    dump, script = is_dump(request.target), script_of(request.target)
+    dump, script = is_dump(request.target), script_of(request.target, request.source)
     if (dump or script is not None) and any(asked_of_calls.values()):
         names, kind = ", ".join(name for name, asked in asked_of_calls.items() if asked), "dump" if dump else "script"
         raise SpecError(f"{names}: only what can be called can be asked for it, and {request.target} is a {kind}")
@@ -167,10 +166,11 @@ def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, 
         host = request.host()
     try:
         if script is not None:
-            return explained(script, host, request.command("check")).report
+            repeat, seconds = request.command("check"), request.patch_seconds
+            return explained_and_mended(script, host, repeat, seconds, request.advance).report
         report = _judged(host, request, seen)
         loaded_notebook = is_notebook(request.file) and report.candidate.line
-        return in_cells(report, text_of(request.file)) if loaded_notebook else report
+        return in_cells(report, text_of(request.file, request.source)) if loaded_notebook else report
     finally:
         host.close()
 

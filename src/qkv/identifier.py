@@ -118,13 +118,13 @@ HEADS = ("num_heads", "num_kv_heads")
 
 
 def _identity(host: Hosting, facts: Facts, request: Request, repeat: str) -> Identity:
-    sizes_of = partial(_sizes, given=request.given)
+    sizes_of = partial(sizes_known, given=request.given)
     box, routing = opened(host, facts, sizes_of, request.conventions, np.random.default_rng(request.seed))
     words = words_of(box.facts, box.dtype)
     return identity_of(box, routing, words, repeat, request.seed, request.advance)
 
 
-def _sizes(facts: Facts, given: Mapping[str, Any]) -> Intention:
+def sizes_known(facts: Facts, given: Mapping[str, Any]) -> Intention:
     """The sizes that are given, and the numbers of heads that it says of itself. What it computes is read instead."""
     heads = {name: size for name, size in given.items() if name in ("num_heads", "num_kv_heads")}
     said = intentions(facts, intention_from(heads, whole=False))[0]

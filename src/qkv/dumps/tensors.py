@@ -88,7 +88,7 @@ def read_dump(target: str, given: Mapping[str, str], time_limit: float = 60.0, m
     if memory_limit and total > memory_limit:
         message = f"the tensors of this attention take {total / 2**30:.1f} GiB in float64, more than the memory limit"
         raise CandidateError(message, hint="dump one sequence, or raise it: --memory-limit 16G")
-    return Dump(target, place, {role: _tensor(role, name, contents) for role, name in names.items()})
+    return Dump(target, place, {role: read_tensor(role, name, contents) for role, name in names.items()})
 
 
 def _picked(target: str, contents: Contents, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
@@ -157,7 +157,12 @@ def _lacking(
     return CandidateError(message, hint=f"say which it is: --tensor {missing[0]}={example}")
 
 
-def _tensor(role: str, name: str, contents: Contents) -> Tensor:
+def read_tensor(role: str, name: str, contents: Contents) -> Tensor:
+    """The tensor of this name, its floating numbers as float64.
+
+    Raises:
+        CandidateError: it holds nothing, or what its role can't be.
+    """
     stored = contents[name]
     if 0 in stored.shape:
         message = f"{name} has shape {stored.shape}: there are no numbers in it"

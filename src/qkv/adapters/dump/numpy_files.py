@@ -46,10 +46,22 @@ def folder_contents(path: Path) -> Contents:
     for file in files:
         if not file.is_file():  # a pipe would be waited for, and a link may lead to itself
             raise CandidateError(f"{file} is no regular file", hint="copy the tensors themselves into the folder")
-        with file.open("rb") as stream:
-            stored = _header(cast("BinaryIO", stream), str(file), file.stat().st_size, partial(_from_file, file))
-        contents[".".join(file.relative_to(path).with_suffix("").parts)] = stored
+        contents[".".join(file.relative_to(path).with_suffix("").parts)] = _stored(file)
     return contents
+
+
+def array_contents(path: Path) -> Contents:
+    """The one tensor of an ``.npy`` file, named as the file.
+
+    Raises:
+        CandidateError: it can't be read.
+    """
+    return {path.stem: _stored(path)}
+
+
+def _stored(file: Path) -> Stored:
+    with file.open("rb") as stream:
+        return _header(cast("BinaryIO", stream), str(file), file.stat().st_size, partial(_from_file, file))
 
 
 def npz_contents(path: Path) -> Contents:

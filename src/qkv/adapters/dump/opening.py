@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from qkv.adapters.dump.numpy_files import folder_contents, npz_contents
+from qkv.adapters.dump.numpy_files import array_contents, folder_contents, npz_contents
 from qkv.adapters.dump.safetensors_file import safetensors_contents
 from qkv.adapters.dump.stored import Contents
 from qkv.adapters.dump.torch_file import torch_contents
@@ -21,13 +21,14 @@ def is_dump(target: object) -> bool:
     return path.suffix.lower() in SUFFIXES or (path.is_dir() and not any(path.glob("*.py")))
 
 
-def open_dump(target: str | Path, time_limit: float, memory_limit: int) -> Contents:
+def open_dump(target: str | Path, time_limit: float, memory_limit: int, *, alone: bool = False) -> Contents:
     """Every tensor of a dump by its name, its numbers not read yet.
 
     Args:
         target: a ``.safetensors``, ``.npz``, ``.pt`` or ``.pth`` file, or a folder of ``.npy`` files.
         time_limit: seconds that reading may take, where another process does it.
         memory_limit: bytes that process may take.
+        alone: whether an ``.npy`` file will do, which holds one array alone.
 
     Raises:
         CandidateError: there is no such dump, it is empty, or it can't be read.
@@ -41,6 +42,8 @@ def open_dump(target: str | Path, time_limit: float, memory_limit: int) -> Conte
         contents = safetensors_contents(path)
     elif suffix == ".npz":
         contents = npz_contents(path)
+    elif suffix == ".npy" and alone:
+        contents = array_contents(path)
     elif suffix == ".npy":
         raise CandidateError(f"{path} is one array alone", hint=f"name the folder with all of them: {path.parent}")
     else:

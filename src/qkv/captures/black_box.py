@@ -1,0 +1,125 @@
+"""The weights of a function or a module, read from outside on a small input, beside those that it is meant to have."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from qkv.adapters.messages import Facts, Hosting
+from qkv.captures.assembling import assembled
+from qkv.captures.reproduced import view_of_reproduced
+from qkv.errors import CandidateError, QkvError
+from qkv.identification import WeightReader, opened
+from qkv.identification.box import Box, Floats
+from qkv.identifier import sizes_known
+from qkv.inference import Intention, intention_from, intentions
+from qkv.masks import Documents
+from qkv.oracle import Inputs
+from qkv.pictures.attention import LayerWeights
+from qkv.pictures.view import AttentionView
+from qkv.pictures.weights import HeadWeights, computed_heads, given_heads
+from qkv.request import Request
+from qkv.spec import describe
+
+SIZES = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
+
+SAME = 1e-3
+"""How far a weight may be off and still be shown as the right one; qkv check judges by what rounding allows."""
+
+
+def view_of_black_box(request: Request, *, length: int | None = None) -> AttentionView:
+    """Its weights on random query and key, and the right ones as another layer where it says what it is meant to be.
+
+    Where its output doesn't show them, they are those under the fault that gives its numbers.
+
+    Args:
+        request: the candidate, and what was said of it.
+        length: tokens of the input; as many as it was found to take by default.
+
+    Raises:
+        SpecError: the fields contradict themselves.
+        CandidateError: it can't be run, or its weights show in neither way.
+    """
+    request.check_sizes()
+    said = intention_from(request.given, request.whole_spec)
+    host = request.host()
+    try:
+        facts = host.open(request.to_open)
+        try:
+            return _view(host, facts, said, request, length)
+        except CandidateError as error:
+            if error.fatal:
+                raise
+            unread = error
+    finally:
+        host.close()
+    return view_of_reproduced(request, unread)
+
+
+def _view(host: Hosting, facts: Facts, said: Intention, request: Request, length: int | None) -> AttentionView:
+    given = {name: size for name, size in request.given.items() if name in SIZES}
+    rng = np.random.default_rng(request.seed)
+    box, routing = opened(host, facts, partial(sizes_known, given=given), request.conventions, rng)
+    sizes, tokens = box.sizes, length or box.sizes.tokens
+    query = rng.normal(size=(1, sizes.num_heads, tokens, sizes.head_dim))
+    key = rng.normal(size=(1, sizes.num_kv_heads, tokens, sizes.head_dim))
+    reader = WeightReader(box, routing)
+    if routing.random:
+        reader.find_dropout(query, key)
+    weights = reader.weights(query, key)[0]
+    name, layer = box.facts.name, given_heads(_masked(weights))
+    layers, notes = [LayerWeights(name, layer)], [f"Read from outside, on random query and key of {tokens} tokens"]
+    right, said_of_it = _right(box, said, query, key, weights)
+    notes += [*said_of_it, *box.words]
+    if right:
+        layers = [LayerWeights(name, [head.but(against=f"1.{at}") for at, head in enumerate(layer)]),
+                  LayerWeights("right", right)]  # fmt: skip
+    where = f", {request.file}" if request.file else ""
+    return assembled(layers, title=f"attention weights of {name}{where}", notes=notes)
+
+
+def _masked(weights: Floats) -> Floats:
+    """The weights with NaN where every head has none: read from one-hot values, what is hidden is exactly zero."""
+    return np.where((weights == 0).all(axis=0), np.nan, weights)
+
+
+def _right(
+    box: Box, said: Intention, query: Floats, key: Floats, weights: Floats
+) -> tuple[tuple[HeadWeights, ...], list[str]]:
+    """The heads that it is meant to have, under the intention that comes nearest; and what is to be said of them."""
+    found: tuple[HeadWeights, ...] = ()
+    best, meant = np.inf, said
+    for intention in intentions(box.facts, said):
+        try:
+            heads = _under(intention, box, query, key)
+        except QkvError:
+            continue
+        distance = float(np.abs(_dense(heads) - np.nan_to_num(weights)).max())
+        if not found or distance < best:
+            found, best, meant = heads, distance, intention
+    if not found:
+        return (), ["What it is meant to compute is not known, so there are no right weights beside its own"]
+    verdict = "these are the right weights" if best <= SAME else f"off by up to {best:.2g} from the right weights"
+    return found, [f"Held to {describe(meant.spec)}: {verdict}", *meant.assumptions]
+
+
+def _under(intention: Intention, box: Box, query: Floats, key: Floats) -> tuple[HeadWeights, ...]:
+    sizes, spec = box.sizes, intention.spec
+    if spec.masks(Documents) or spec.sinks:
+        raise CandidateError("documents and sinks are told by the call, and none are handed over here")
+    spec = spec.but(num_heads=sizes.num_heads, num_kv_heads=sizes.num_kv_heads, head_dim=sizes.head_dim,
+                    value_dim=sizes.value_dim, out_proj=False)  # fmt: skip
+    value = np.zeros((*key.shape[:-1], sizes.value_dim))
+    heads = computed_heads(spec, Inputs(query=query, key=key, value=value))
+    return tuple(head.but(value=None) for head in heads)
+
+
+def _dense(heads: tuple[HeadWeights, ...]) -> Any:
+    """All weights of some small heads, ``(head, query, key)``."""
+    dense = np.zeros((len(heads), *heads[0].shape))
+    for at, head in enumerate(heads):
+        rows = head.rows(slice(0, head.shape[0]))
+        dense[at][:, rows.keys] = np.nan_to_num(rows.weights)
+    return dense

@@ -1,0 +1,124 @@
+"""Weights from query and key: what a spec makes of them, by the oracle, and computed only where it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from qkv.adapters.values import dtype_name, to_float64
+from qkv.dumps.arrangements import arrangements
+from qkv.dumps.handed import handed
+from qkv.dumps.judging import LARGEST, facts_of
+from qkv.dumps.observed import DumpReading, spec_here
+from qkv.dumps.tensors import Dump, Tensor
+from qkv.errors import CandidateError, ShapeError
+from qkv.inference import Intention
+from qkv.pictures.attention import LayerWeights
+from qkv.pictures.weights import computed_heads
+from qkv.spec import describe
+from qkv.vocabulary import MaskMeaning
+
+STAND_INS = {"value": "key", "output": "query"}
+"""Whose shapes value and output are taken to have where they aren't both there; their numbers are never looked at."""
+
+MOST_ARRANGEMENTS = 8
+
+
+@dataclass(frozen=True)
+class QueryAndKey:
+    """A query and a key, with what came with them, in one reading of their axes.
+
+    Attributes:
+        reading: the tensors as they were read.
+        given: the roles that were really there.
+        others: how many more arrangements of the axes fit.
+    """
+
+    reading: DumpReading
+    given: frozenset[str]
+    others: int
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the output is what the spec makes of the rest; None where that isn't known, or is too much work."""
+        sizes = self.reading.arrangement.sizes
+        cost = sizes["batch"] * self.reading.spec.num_heads * sizes["queries"] * sizes["keys"]
+        if "output" not in self.given or cost > LARGEST:
+            return None
+        return self.reading.observation(judge_empty_rows=False).comparison.agrees
+
+    def layer(self, name: str, sequence: int) -> LayerWeights:
+        """The heads of one sequence.
+
+        Raises:
+            ShapeError: there is no such sequence.
+        """
+        inputs = self.reading.inputs()
+        if not 0 <= sequence < inputs.batch:
+            held = "one sequence" if inputs.batch == 1 else f"{inputs.batch} sequences, 0 to {inputs.batch - 1}"
+            raise ShapeError(f"{name} holds {held}, and sequence {sequence} was asked for")
+        heads = computed_heads(self.reading.spec, inputs, sequence=sequence)
+        if "value" not in self.given:
+            heads = tuple(head.but(value=None) for head in heads)
+        return LayerWeights(name, heads)
+
+    def notes(self) -> list[str]:
+        """How the tensors were read, in sentences."""
+        reading = self.reading
+        axes = f"Axes are read as {reading.arrangement}"
+        agrees = self.agrees
+        if self.others and not agrees:
+            axes += f", which is one way of {self.others + 1} that fit: --layout and --heads settle it"
+        broken = [tensor.not_numbers for role, tensor in reading.dump.tensors.items() if role in self.given]
+        spec = reading.spec.but(value_dim=None, out_proj=True)  # neither is seen in weights
+        notes = [f"Computed from query and key: {describe(spec)}", axes, *reading.handed.assumptions, *broken]
+        if agrees is not None:
+            notes.append(
+                "The output is what these weights make" if agrees else "The output is not what these weights make"
+            )
+        return [note for note in notes if note]
+
+
+def query_and_key(
+    dump: Dump, said: Intention, layout: str | None = None, mask_meaning: MaskMeaning | None = None
+) -> QueryAndKey:
+    """Query and key in a reading of their axes, and of a mask, under which the output agrees; else in the likeliest.
+
+    Args:
+        dump: the tensors, of which query and key must be there.
+        said: what was said of the attention.
+        layout: the order of axes; None to tell it from the shapes.
+        mask_meaning: what a mask's entries mean; None for any.
+
+    Raises:
+        CandidateError: the shapes fit no reading.
+    """
+    given, whole = frozenset(dump.tensors), dump
+    if not given >= STAND_INS.keys():
+        given -= STAND_INS.keys()
+        whole = replace(dump, tensors={**dump.tensors, **{role: dump.tensors[to] for role, to in STAND_INS.items()}})
+    found = arrangements(whole, said.spec, said.stated, layout)
+    read = [
+        QueryAndKey(DumpReading(whole, spec_here(said.spec, one), one, way, facts_of(whole)), given, len(found) - 1)
+        for one in found[:MOST_ARRANGEMENTS]
+        for way in handed(whole, one, mask_meaning)
+    ]
+    return next((one for one in read if len(read) > 1 and one.agrees), read[0])
+
+
+def tensors_of(arrays: Mapping[str, object]) -> Dump:
+    """Arrays that were handed over, as a dump of them.
+
+    Raises:
+        CandidateError: one holds no real numbers, or none at all.
+    """
+    tensors = {}
+    for role, array in arrays.items():
+        try:
+            numbers = to_float64(array)
+        except CandidateError as error:
+            raise CandidateError(f"{role} {error.message}", hint=error.hint) from None
+        if not numbers.size:
+            raise ShapeError(f"{role} has shape {numbers.shape}: there is nothing in it")
+        tensors[role] = Tensor(role, dtype_name(array) if hasattr(array, "dtype") else "float64", numbers)
+    return Dump("", "", tensors)

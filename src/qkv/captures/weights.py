@@ -1,0 +1,99 @@
+"""Weights that somebody has computed: one array or several, with heads and sequences or without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from qkv.errors import CandidateError, ShapeError
+from qkv.pictures.attention import LayerWeights
+from qkv.pictures.weights import Array, as_array, given_heads
+
+AXES = "(query, key), (head, query, key) or (batch, head, query, key)"
+
+
+def layers_of_weights(
+    weights: Any, *, sequence: int = 0, may_attend: Any = None, value: Any = None, layer: int | None = None
+) -> tuple[list[LayerWeights], list[str]]:
+    """The layers in an array of weights, a row of such arrays, or a mapping of names to them; and how they were read.
+
+    Args:
+        weights: each ``(query, key)``, ``(head, query, key)`` or ``(batch, head, query, key)``; of five axes the first
+            are the layers. NaN is masked.
+        sequence: which sequence of the batch.
+        may_attend: booleans that broadcast to the weights, or a mask; None to take zeros that all heads share for it.
+        value: ``(num_kv_heads, key, dim)``, of a single layer.
+        layer: which layer, in their order; None for all.
+
+    Raises:
+        ShapeError: the axes are none of weights, or there is no such layer or sequence.
+        CandidateError: they are no numbers that could be weights.
+    """
+    layers, hidden, arrays = [], [], list(_arrays(weights))
+    if not arrays:
+        raise ShapeError("there are no weights to show: the row of layers is empty")
+    if layer is not None and not 0 <= layer < len(arrays):
+        held = "one layer" if len(arrays) == 1 else f"{len(arrays)} layers, 0 to {len(arrays) - 1}"
+        raise ShapeError(f"there {'is' if len(arrays) == 1 else 'are'} {held}, and layer {layer} was asked for")
+    for name, given in arrays if layer is None else arrays[layer : layer + 1]:
+        array = _of_sequence(_checked(as_array(given, name), name), name, sequence)
+        allowed = _unhidden(array) if may_attend is None else may_attend
+        hidden += [name] if may_attend is None and allowed is not None else []
+        layers.append(LayerWeights(name, given_heads(array, may_attend=allowed, value=value)))
+    where = "" if len(hidden) == len(layers) else f" ({', '.join(hidden)})"
+    return layers, [f"What is exactly zero in every head is taken for masked{where}"] if hidden else []
+
+
+def _arrays(weights: Any) -> Iterator[tuple[str, Any]]:
+    """Each layer's name and array."""
+    if isinstance(weights, Mapping):
+        yield from ((str(name), one) for name, one in weights.items())
+        return
+    several = isinstance(weights, Sequence) and all(one is None or hasattr(one, "shape") for one in weights)
+    if not several:
+        array = as_array(weights, "weights")
+        if array.ndim < 5:
+            yield "layer 0", array
+            return
+        weights = array
+    # Models hand out None for a layer that has no attention.
+    yield from ((f"layer {place}", one) for place, one in enumerate(weights) if one is not None)
+
+
+def _checked(array: Array, name: str) -> Array:
+    """The array, as one that may hold weights."""
+    if array.dtype.kind == "b":
+        raise CandidateError(f"{name} holds booleans: a mask, and no weights", hint='qkv mask "causal" draws a mask')
+    if not 2 <= array.ndim <= 4:
+        raise ShapeError(f"{name} has shape {array.shape}; attention weights are {AXES}")
+    if 0 in array.shape:
+        raise ShapeError(f"{name} has shape {array.shape}: there is nothing in it")
+    infinite = np.isinf(array)
+    if infinite.any():
+        first = [int(place) for place in np.argwhere(infinite)[0]]
+        raise CandidateError(
+            f"{name} holds {int(infinite.sum())} infinite entries, the first at {first}; weights are shares of one",
+            hint="if these are attn_scores: torch.softmax(attn_scores, dim=-1) makes weights of them",
+        )
+    return array
+
+
+def _of_sequence(array: Array, name: str, sequence: int) -> Array:
+    """The heads of one sequence, ``(head, query, key)``."""
+    batch = len(array) if array.ndim == 4 else 1
+    if not 0 <= sequence < batch:
+        held = "one sequence" if batch == 1 else f"{batch} sequences, 0 to {batch - 1}"
+        raise ShapeError(f"{name} holds {held}, and sequence {sequence} was asked for")
+    array = array[sequence] if array.ndim == 4 else array
+    return array.reshape(-1, *array.shape[-2:])
+
+
+def _unhidden(array: Array) -> Array | None:
+    """Where not every head has a zero, ``(query, key)``; None where no zero is shared, or NaN says what is masked.
+
+    A softmax gives no zeros but for what a mask hides, or numbers too small to be stored.
+    """
+    zero = (array == 0).all(axis=0)
+    return ~zero if zero.any() and not zero.all() and not np.isnan(array).any() else None
