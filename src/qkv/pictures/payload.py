@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from qkv.pictures.attention import Attention, Plan
-from qkv.pictures.oddities import Seen, sentences
-from qkv.pictures.pyramid import LOW, Level, coarser, levels, png
+from qkv.oracle.streaming import THREADS
+from qkv.pictures.attention import Attention
+from qkv.pictures.budget import Fitting, affordable, fitting
+from qkv.pictures.oddities import sentences
+from qkv.pictures.pyramid import LOW, STEPS, Level, levels
 from qkv.pictures.sampling import one_of_each, stride_for
-from qkv.pictures.summary import Summary, block_size, part_of, summarise
+from qkv.pictures.summary import Summary, block_size, summarise
 from qkv.pictures.weights import HeadWeights
 
 Payload = dict[str, Any]
@@ -74,40 +76,46 @@ def _cut(pictures: list[str], start: int, stop: int) -> list[str | None]:
 
 def built(view: Attention, progress: Callable[[float], None]) -> Parts:
     """The parts of the page that shows a view. Each head is gone through once."""
-    heads, (query_len, key_len) = view.heads, view.shape
+    heads, key_len = view.heads, view.shape[1]
     queries, stride = _computed(view)
-    sizes = levels(len(queries), key_len)
-    count = _ranked(len(queries), len(heads))
+    sizes = affordable(levels(len(queries), key_len), len(heads), view.plan.whole)
     share = 1 / (len(queries) * len(heads))
-    made: list[Payload] = []
-    pictures: list[list[str]] = []
-    seen: Seen = Counter()
-    for at, head in _places(view):
-        summary = summarise(head, queries, sizes[-1], first_query=view.first_query, count=count,
-                            advance=lambda done: progress(done * share))  # fmt: skip
-        made.append(_as_head(at, head, summary, len(heads), whole=stride == 1))
-        pictures.append([png(coarser(summary.picture, sizes[-1], size)) for size in sizes])
+    made, finest, seen = [], [], Counter[str]()
+    for place, head in _places(view):
+        summary = summarise(
+            head, queries, sizes[-1], first_query=view.first_query, count=_ranked(len(queries), len(heads)),
+            advance=lambda done: progress(done * share),
+        )  # fmt: skip
+        made.append(_as_head(place, head, summary, len(heads), whole=stride == 1))
+        finest.append(summary.picture)
         seen.update(summary.seen)
-    kept = _affordable(made, pictures, view.plan)
-    one_by_one = iter(made)
+    fit = fitting(finest, sizes, view.plan.whole - sum(map(_size, made)))
+    notes = [*view.notes, *sentences(seen), *_left_out(stride, fit)]
+    payload = _front(view, notes, None if stride == 1 else queries, fit.levels, made)
+    return Parts(payload, fit.pictures, _seen_first(fit.pictures, view.plan.first_view))
+
+
+def _front(
+    view: Attention, notes: list[str], sampled: Array | None, sizes: Sequence[Level], heads: Sequence[Payload]
+) -> Payload:
+    """The payload, whose heads have no pictures yet."""
     query_tokens, key_tokens = view.texts
-    payload = {
+    one_by_one = iter(heads)
+    return {
         "schema": 1,
         "kind": "attention",
         "title": view.title,
-        "notes": [*view.notes, *sentences(seen), *_left_out(stride, sizes[:kept])],
-        "query_len": query_len,
-        "key_len": key_len,
+        "notes": notes,
+        "query_len": view.shape[0],
+        "key_len": view.shape[1],
         "query_offset": view.first_query,
         "query_tokens": query_tokens,
         "key_tokens": key_tokens,
-        "sampled": None if stride == 1 else numbers(queries, np.uint32),
-        "levels": [size._asdict() for size in sizes[:kept]],
+        "sampled": None if sampled is None else numbers(sampled, np.uint32),
+        "levels": [size._asdict() for size in sizes],
         "low": LOW,
         "layers": [{"name": layer.name, "heads": [next(one_by_one) for _ in layer.heads]} for layer in view.layers],
     }
-    pictures = [of_head[:kept] for of_head in pictures]
-    return Parts(payload, pictures, _seen_first(pictures, view.plan))
 
 
 def _places(view: Attention) -> Iterator[tuple[str, HeadWeights]]:
@@ -120,14 +128,13 @@ def _places(view: Attention) -> Iterator[tuple[str, HeadWeights]]:
 def _computed(view: Attention) -> tuple[Array, int]:
     """The numbers of the queries to compute, and of how many each is one."""
     query_len, key_len = view.shape
-    level, head = levels(query_len, key_len)[-1], view.heads[0]
+    size, head = levels(query_len, key_len)[-1], view.heads[0]
 
     def work(queries: Array) -> None:
-        part_of(head, queries, slice(0, len(queries)), level, view.first_query, MOST_RANKED)
+        summarise(head, queries, size, first_query=view.first_query, count=1, advance=lambda done: None)
 
-    stride = view.plan.one_of or stride_for(
-        view.shape, len(view.heads), view.plan.seconds, work, block_size(key_len)
-    )  # fmt: skip
+    plan = view.plan
+    stride = plan.one_of or stride_for(view.shape, len(view.heads), plan.seconds, work, THREADS * block_size(key_len))
     return (np.arange(query_len) if stride == 1 else one_of_each(query_len, stride)), stride
 
 
@@ -178,19 +185,8 @@ def numbers(array: Array, dtype: Any = np.float32) -> str:
 # --- what fits --------------------------------------------------------------------------------------------------------
 
 
-def _affordable(heads: Sequence[Payload], pictures: list[list[str]], plan: Plan) -> int:
-    """How many levels the file has room for; the coarsest is always there."""
-    room = plan.whole - sum(_size(head) for head in heads)
-    return _within(pictures, room)
-
-
-def _seen_first(pictures: list[list[str]], plan: Plan) -> int:
-    """How many levels are seen first."""
-    return _within(pictures, plan.first_view)
-
-
-def _within(pictures: list[list[str]], room: int) -> int:
-    """How many levels fit; the coarsest is always there."""
+def _seen_first(pictures: list[list[str]], room: int) -> int:
+    """How many levels are seen first; the coarsest always is."""
     sizes = np.cumsum([sum(map(len, level)) for level in zip(*pictures, strict=True)])
     return max(1, int(np.searchsorted(sizes, room, side="right")))
 
@@ -202,12 +198,17 @@ def _size(part: Any) -> int:
     return sum(map(_size, part)) if isinstance(part, list) else len(part) if isinstance(part, str) else 0
 
 
-def _left_out(stride: int, sizes: Sequence[Level]) -> list[str]:
+def _left_out(stride: int, fit: Fitting) -> list[str]:
     """Sentences on what the pictures leave out."""
     said = []
     if stride > 1:
         said.append(f"rows are sampled: 1 of {stride} queries was computed")
-    rows, columns = sizes[-1].per_row, sizes[-1].per_column
+    rows, columns = fit.levels[-1].per_row, fit.levels[-1].per_column
     if rows * columns > 1:
         said.append(f"the finest picture shows the largest weight of each {rows} computed queries by {columns} keys")
+    if fit.stride > 1:
+        factor = 2 ** (fit.stride * -LOW / STEPS / 2)
+        said.append(
+            f"so that the file stays small, the finest picture tells weights to within a factor of {factor:.1f}"
+        )
     return said

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import NamedTuple
+import zlib
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -70,8 +71,22 @@ def coarser(picture: Array, fine: Level, level: Level) -> Array:
     return pooled(rows, 1, 0, level.per_column // fine.per_column)
 
 
+GRAYS = [gray for gray in range(256) for _ in "rgb"]
+
+
 def png(picture: Array) -> str:
-    """The picture as a grayscale PNG in a data URI."""
+    """The picture as a grayscale PNG in a data URI: as grays, or as a palette of them where that is shorter.
+
+    What Pillow writes of grays is filtered, which is good for stripes, and what it writes of a palette is not.
+    """
+    grays = Image.fromarray(picture)
+    palette = Image.frombytes("P", grays.size, picture.tobytes())
+    palette.putpalette(GRAYS)
+    written = min(_written(grays, optimize=True), _written(palette, compress_type=zlib.Z_RLE), key=len)
+    return "data:image/png;base64," + base64.b64encode(written).decode()
+
+
+def _written(image: Image.Image, **options: Any) -> bytes:
     held = io.BytesIO()
-    Image.fromarray(picture).save(held, "png", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(held.getvalue()).decode()
+    image.save(held, "png", **options)
+    return held.getvalue()
