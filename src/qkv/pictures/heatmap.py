@@ -77,7 +77,7 @@ def _arrangement(
 
 def _labels(panel: Panel) -> list[str]:
     """What stands before each row: the query's number, and its text where there is one."""
-    places = range(len(panel.numbers)) if panel.cells is None else panel.cells.queries
+    places = panel.numbers_of(0)
     texts = [""] * len(places) if panel.query_tokens is None else list(map(shown, panel.query_tokens))
     wide = len(str(places[-1]))
     return [_cut(f"{place:>{wide}} {text}".rstrip(), LONGEST_LABEL) for place, text in zip(places, texts, strict=True)]
@@ -90,7 +90,7 @@ def _cut(text: str, most: int) -> str:
 def _drawn(panel: Panel, form: Form, scale: Scale) -> Text:
     """One panel: its title, the keys, and its rows."""
     columns = scale.columns(form)
-    keys = range(panel.numbers.shape[1]) if panel.cells is None else panel.cells.keys
+    keys = panel.numbers_of(1)
     if form is Form.NUMBERS:
         texts = map(str, keys) if panel.key_tokens is None else map(shown, panel.key_tokens)
         heads = "".join(" " * (columns - cell_len(text)) + text for text in (_cut(one, columns - 1) for one in texts))
@@ -115,7 +115,8 @@ def _legend(
         notes.append("not a number somewhere" if form is Form.NUMBERS else f"{BROKEN} not a number")
     if marked is not None:
         brackets = "" if form is Form.DENSE else f"{MARKED} "
-        notes.append(f"{brackets}first wrong: query {marked[0]}, key {marked[1]}")
+        row, column = panels[0].axes
+        notes.append(f"{brackets}first wrong: {row} {marked[0] + panels[0].start}, {column} {marked[1]}")
     if notes:
         yield Text("   ".join(notes), "dim")
     if panels[0].cells is not None:

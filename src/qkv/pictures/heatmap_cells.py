@@ -12,7 +12,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from qkv.pictures.panels import Kind, Panel
+from qkv.pictures.panels import UNSIGNED, Kind, Panel
 
 WEIGHTS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 """From 0 to the largest: lighter is more, on dark and on light, for every kind of colour vision (cividis)."""
@@ -46,7 +46,7 @@ class Scale(NamedTuple):
     @property
     def signed(self) -> bool:
         """Whether there are shades below 0."""
-        return self.kind in ("scores", "difference")
+        return self.kind not in UNSIGNED
 
     def colours(self, numbers: NDArray[np.float64]) -> NDArray[np.uint8]:
         """The colour of each number, ``(..., 3)``."""

@@ -1,4 +1,4 @@
-"""Panels: matrices of queries and keys as they are drawn, in the terminal or as a figure."""
+"""Panels: matrices, of queries and keys mostly, as they are drawn in the terminal or as a figure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from qkv.adapters.values import to_float64
 from qkv.errors import CandidateError, ShapeError, SpecError
 from qkv.masks.drawing import Cells
 
-Kind = Literal["weights", "scores", "difference", "mask"]
-"""What the numbers are. Weights begin at 0; scores and differences have two signs; a mask is 1 where one may attend."""
+Kind = Literal["weights", "scores", "values", "difference", "mask"]
+"""What the numbers are. A mask is 1 where a query may attend."""
+
+UNSIGNED: tuple[Kind, ...] = ("weights", "mask")
+"""Kinds whose numbers begin at 0; the others have two signs."""
 
 ROUNDING = 1e-6
 """Share of the largest entry up to which two matrices are the same to a reader."""
@@ -33,6 +36,8 @@ class Panel:
         key_tokens: texts of the keys.
         marked: the cell to look at: the first wrong one.
         cells: the queries and keys that each cell covers; None where that is one pair.
+        axes: what a row and a column are.
+        start: number of the first row.
     """
 
     title: str
@@ -43,6 +48,8 @@ class Panel:
     key_tokens: Sequence[str] | None = None
     marked: tuple[int, int] | None = None
     cells: Cells | None = None
+    axes: tuple[str, str] = ("query", "key")
+    start: int = 0
 
     @property
     def broken(self) -> NDArray[np.bool_]:
@@ -54,6 +61,12 @@ class Panel:
         """The largest size of a number that is seen; 0 where none is."""
         seen = self.numbers[~self.hidden & np.isfinite(self.numbers)]
         return float(np.abs(seen).max(initial=0.0))
+
+    def numbers_of(self, axis: int) -> range:
+        """The number of the first query, or key, of each row, or column."""
+        start = self.start if axis == 0 else 0
+        places = range(self.numbers.shape[axis]) if self.cells is None else self.cells[axis]
+        return range(places.start + start, places.stop + start, places.step)
 
     def pooled(self, rows: int, columns: int) -> Panel:
         """The panel in so many rows and columns at most. A cell is the number of largest size that it covers.
@@ -113,6 +126,8 @@ def panel(
 ) -> Panel:
     """The panel of one matrix. A boolean one is a mask; numbers below zero make scores of it, and -inf hides there.
 
+    A weight where the query may not attend is drawn as a weight: hiding it would hide what is wrong.
+
     Args:
         title: what it is.
         numbers: ``(query, key)``.
@@ -124,21 +139,24 @@ def panel(
     Raises:
         ShapeError: the mask or the tokens are of another length.
     """
+    name = title or "what is drawn"
     for axis, tokens, length in (("query", query_tokens, numbers.shape[0]), ("key", key_tokens, numbers.shape[1])):
         if tokens is not None and len(tokens) != length:
-            raise ShapeError(f"there are {len(tokens)} {axis} tokens, and {title} has {length}")
+            raise ShapeError(f"there are {len(tokens)} {axis} tokens, and {name} has {length}")
     if hidden is None:
         hidden = np.zeros(numbers.shape, bool)
     try:
         hidden = np.broadcast_to(hidden, numbers.shape)
     except ValueError:
-        raise ShapeError(f"the mask has shape {hidden.shape}, and {title} {numbers.shape}") from None
+        raise ShapeError(f"the mask has shape {hidden.shape}, and {name} {numbers.shape}") from None
     if numbers.dtype == bool:
         kind, hidden, numbers = "mask", hidden | ~numbers, numbers.astype(np.float64)
     if kind is None:
         kind = "scores" if (numbers[~hidden] < 0).any() else "weights"
     if kind == "scores":
         hidden = hidden | np.isneginf(numbers)
+    elif kind == "weights":
+        hidden = hidden & ((numbers == 0) | np.isnan(numbers))
     return Panel(title, numbers, hidden, kind, query_tokens, key_tokens)
 
 

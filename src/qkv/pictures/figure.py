@@ -1,0 +1,83 @@
+"""Figure: what somebody wants to see of attention, drawn by matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qkv.errors import QkvError, SpecError
+from qkv.pictures.panels import Kind, Panel
+from qkv.pictures.subjects import Subject, panels_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw(
+    given: Any,
+    got: Any = None,
+    *,
+    tokens: Sequence[str] | None = None,
+    query_tokens: Sequence[str] | None = None,
+    mask: Any = None,
+    layer: int | None = None,
+    head: int | None = None,
+    kind: Kind | None = None,
+    stages: bool = False,
+    lengths: tuple[int, int] | None = None,
+    title: str = "",
+    numbers: bool | None = None,
+    width: float | None = None,
+    ax: Axes | Sequence[Axes] | None = None,
+) -> Figure:
+    """A figure of matplotlib, ready for paper: ``.savefig("weights.pdf")``, or png, or svg. Queries down, keys across.
+
+    Its settings are its own: matplotlib's are neither changed nor, but for the font, followed. With ``ax`` the figure
+    is yours, and so are the settings under which it is saved.
+
+    Args:
+        given: weights or scores, ``(query, key)`` or ``(head, query, key)``, as an array or a tensor; several of them
+            by name, as ``{"attn_scores": ..., "attn_weights": ...}``; a mask or its expression,
+            ``"causal & window(4)"``; what ``qkv.show`` or ``qkv.check`` has returned.
+        got: what should be the same: both are drawn with their difference, and the first wrong cell outlined.
+        tokens: texts of the keys, and of the queries at the last of their positions.
+        query_tokens: texts of the queries, where they are others.
+        mask: where a query may attend: a mask, its expression, or booleans. Elsewhere nothing is drawn, unless there is
+            weight where none may be.
+        layer: the layer of a view of several.
+        head: the head to draw; all of them otherwise, and of two that are compared the first that differs.
+        kind: what the numbers are: weights, scores, values, difference or mask. Otherwise numbers tell.
+        stages: whether a view shows how each head's weights come about, where it knows.
+        lengths: queries and keys of a mask; 16 each, or as many as tokens, unless they are given.
+        title: what stands above.
+        numbers: whether numbers stand in the cells. Otherwise they do where they fit.
+        width: inches; 3.3, a column, for one matrix and 6.7, a page, for several, unless it is given.
+        ax: axes to draw into, one for each matrix.
+
+    Raises:
+        QkvError: matplotlib is not installed.
+        ShapeError: shapes, tokens or the mask don't go together.
+        SpecError: what is given can't be drawn, or read.
+    """
+    panels = panels_of(Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths))
+    try:
+        from qkv.pictures import paper
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise QkvError('a figure needs matplotlib, which is not installed: pip install "qkv[plot]"') from None
+    if ax is None:
+        wide = width or (paper.COLUMN if len(panels) == 1 else paper.PAGE)
+        return paper.figure_of(panels, columns=_columns(panels), width=wide, title=title, numbers=numbers)
+    axes = list(np.ravel(np.asarray(ax, dtype=object)))
+    if len(axes) != len(panels):
+        raise SpecError(f"there are {len(panels)} matrices to draw and {len(axes)} axes; give as many, or none")
+    return paper.draw_into(axes, panels, numbers=numbers)
+
+
+def _columns(panels: Sequence[Panel]) -> int:
+    """Panels side by side: up to 4, and of very many a square."""
+    return min(len(panels), max(4, int(np.ceil(np.sqrt(len(panels))))))

@@ -1,0 +1,283 @@
+"""Paper: panels as a figure of matplotlib that can be printed as it is.
+
+Its looks are set while it is made and saved, so that matplotlib's own settings stay the user's.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+
+from qkv.pictures.panels import UNSIGNED, Kind, Panel, scales, shown
+
+COLUMN, PAGE = 3.3, 6.7
+"""Inches: a column of a page of two, and the page."""
+
+STYLE: Any = {
+    **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width", "hatch.linewidth"), 0.5),
+    **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2),
+    "axes.grid": False,
+    "svg.fonttype": "none",  # text stays text
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "savefig.dpi": 300,
+    "savefig.bbox": None,
+}
+MAPS: Mapping[bool, Colormap] = {
+    False: LinearSegmentedColormap.from_list("qkv-weights", ["#ffffff", "#9cbfe3", "#3b78b8", "#0b2f66"]),
+    True: LinearSegmentedColormap.from_list("qkv-signs", ["#053061", "#4393c3", "#ffffff", "#d6604d", "#67001f"]),
+}
+"""By whether the numbers have signs. Both can be told apart with every kind of colour vision, and in grey the first."""
+
+LABELS: Mapping[Kind, str] = {
+    "weights": "attention weight",
+    "scores": "attention score",
+    "values": "value",
+    "difference": "difference",
+}
+HIDDEN: dict[str, Any] = {"facecolor": "#ededed", "edgecolor": "#b5b5b5", "hatch": "/////", "linewidth": 0.0}
+CROSS: dict[str, Any] = {"color": "#b3202c", "marker": "x", "markersize": 3.5, "linestyle": "none"}
+
+MOST, VECTOR = 512, 64
+"""Rows and columns of a panel: at most, and up to which each cell is a shape that can be edited."""
+
+MARGIN = 0.05
+"""Inches around what is drawn."""
+
+LABEL, NUMBER = 8.5, 18.0
+"""Points along its axis that a label takes, and a cell's side from which on its number is written in it."""
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Nothing; meanwhile figures have the looks of this module, and say nothing of what a font lacks."""
+    with rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
+        yield
+
+
+class PaperFigure(Figure):
+    """A figure that keeps its looks when it is saved, and shows itself in a notebook without pyplot."""
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        """Nothing; writes the figure to a file whose ending tells the format, as matplotlib's does."""
+        with style():
+            super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        file = io.BytesIO()
+        self.savefig(file, format="png", dpi=150)
+        return file.getvalue()
+
+
+def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str, numbers: bool | None) -> Figure:
+    """A figure of its own with the panels in rows of so many.
+
+    Args:
+        panels: what to draw.
+        columns: panels side by side.
+        width: of the figure, in inches.
+        title: of the figure; empty for none.
+        numbers: whether numbers stand in the cells; None for where they fit.
+    """
+    with style():
+        figure = PaperFigure(layout="compressed")
+        figure.set_size_inches(width, 3 * width * -(-len(panels) // columns) / columns)
+        grid = figure.subplots(-(-len(panels) // columns), columns, squeeze=False)
+        for place in grid.flat[len(panels) :]:
+            place.remove()
+        axes = list(grid.flat[: len(panels)])
+        _draw_all(axes, panels, below=len(panels) > 1)
+        around: list[Artist] = [figure.suptitle(title, parse_math=False)] if title else []
+        handles = _legend(panels)
+        if handles:
+            columns_below = 2 if width < PAGE else 4
+            around.append(
+                figure.legend(handles=handles, loc="outside lower center", ncols=columns_below, frameon=False)
+            )
+        if len({one.numbers.shape for one in panels}) == 1:
+            _label_outer(axes, columns)
+        _fit(figure, around)
+        _write_all(axes, panels, numbers)
+        return figure
+
+
+def draw_into(axes: Sequence[Any], panels: Sequence[Panel], *, numbers: bool | None) -> Figure:
+    """The figure of somebody's axes, of which each is given a panel."""
+    with style():
+        _draw_all(axes, panels, below=False)
+        _write_all(axes, panels, numbers)
+    figure: Figure = axes[0].get_figure(root=True)
+    return figure
+
+
+def _fit(figure: Figure, around: Sequence[Artist]) -> None:
+    """Nothing; makes the figure as high as what is in it, whose cells are as large as the width allows.
+
+    Args:
+        figure: a figure that is too high.
+        around: what stands above and below all axes.
+    """
+    for _ in range(2):  # colour bars stand apart by a share of the height
+        figure.draw_without_rendering()
+        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
+        inside = max(box.y1 for box in boxes) - min(box.y0 for box in boxes)
+        outside = sum(one.get_window_extent().height for one in around)
+        figure.set_size_inches(figure.get_figwidth(), (inside + outside) / figure.dpi + MARGIN * (2 + len(around)))
+    figure.draw_without_rendering()
+
+
+def _ratio(panel: Panel) -> float:
+    """Height by width of a panel. Cells are squares, unless that makes a ribbon of it."""
+    query_len, key_len = panel.numbers.shape
+    return min(max(query_len / key_len, 1 / 3), 3.0)
+
+
+def _draw_all(axes: Sequence[Axes], panels: Sequence[Panel], *, below: bool) -> None:
+    """Nothing; draws each panel into its axes, and a colour bar for each kind."""
+    largest = scales(panels)
+    drawn: dict[Kind, list[tuple[Axes, QuadMesh]]] = {}
+    for place, whole in zip(axes, panels, strict=True):
+        one = whole.pooled(MOST, MOST)
+        drawn.setdefault(one.kind, []).append((place, _cells(place, one, largest[one.kind])))
+        _label(place, one)
+    for kind, pairs in drawn.items():
+        if kind in LABELS:
+            beside = [place for place, _ in pairs]
+            columns = len({place.get_position().x0 for place in beside})
+            where: dict[str, Any] = {"location": "bottom", "aspect": 25 * columns, "shrink": 0.9} if below else {}
+            bar = axes[0].figure.colorbar(pairs[0][1], ax=beside, label=LABELS[kind], ticks=MaxNLocator(4), **where)
+            bar.outline.set_linewidth(STYLE["axes.linewidth"])
+
+
+def _cells(axes: Axes, panel: Panel, largest: float) -> QuadMesh:
+    """The cells of a panel in its axes, with what is hidden, broken or marked."""
+    rows, columns = panel.numbers.shape
+    signed = panel.kind not in UNSIGNED
+    seen = np.ma.array(np.where(panel.broken, 0.0, panel.numbers), mask=panel.hidden)
+    # Viewers show seams between shapes that only touch.
+    looks: dict[str, Any] = {"edgecolors": "face", "linewidth": 0.1}
+    mesh = axes.pcolormesh(
+        np.arange(columns + 1) - 0.5,
+        np.arange(rows + 1) - 0.5,
+        seen,
+        cmap=MAPS[signed],
+        vmin=-largest if signed else 0.0,
+        vmax=largest,
+        **(looks if max(rows, columns) <= VECTOR else {"rasterized": True}),
+    )
+    if panel.hidden.any():
+        axes.patch.set(**HIDDEN)
+    broken = np.argwhere(panel.broken)
+    if len(broken):
+        axes.plot(broken[:, 1], broken[:, 0], **CROSS)
+    if panel.marked is not None:
+        row, column = panel.marked
+        casing = [withStroke(linewidth=2.6, foreground="white")]
+        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=1.2, path_effects=casing,
+                                 clip_on=False, zorder=4, gid="first-wrong"))  # fmt: skip
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xlabel=panel.axes[1], ylabel=panel.axes[0])
+    axes.set_aspect("equal" if _ratio(panel) == rows / columns else "auto")
+    axes.set_title(panel.title, parse_math=False)
+    return mesh
+
+
+def _sides(axes: Axes, panel: Panel) -> tuple[float, float]:
+    """Height and width of a cell, in points."""
+    axes.apply_aspect()
+    room = axes.get_window_extent().transformed(axes.figure.dpi_scale_trans.inverted())
+    rows, columns = panel.numbers.shape
+    return 72 * room.height / rows, 72 * room.width / columns
+
+
+def _label(axes: Axes, panel: Panel) -> None:
+    """Nothing; gives both axes their tokens, or numbers, as many as fit."""
+    for axis, side in enumerate(_sides(axes, panel)):
+        tokens, numbers = (panel.query_tokens, panel.key_tokens)[axis], panel.numbers_of(axis)
+        if tokens is None:
+            texts = list(map(str, numbers))
+            step = _round(math.ceil((LABEL if axis == 0 else 4 * len(texts[-1]) + 6) / side))
+        else:
+            texts = list(map(shown, tokens))
+            step = math.ceil(LABEL / side)
+        turned = "vertical" if axis == 1 and tokens is not None else "horizontal"
+        places = range(0, len(texts), step)
+        set_ticks = (axes.set_yticks, axes.set_xticks)[axis]
+        set_ticks(places, texts[::step], rotation=turned, parse_math=False)
+
+
+def _round(step: int) -> int:
+    """The next step that is 1, 2 or 5 times a power of ten."""
+    power = 10 ** (len(str(step)) - 1)
+    return next(one * power for one in (1, 2, 5, 10) if one * power >= step)
+
+
+def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | None) -> None:
+    """Nothing; writes the numbers of each panel into its cells, where they fit or are asked for."""
+    largest = scales(panels)
+    for place, one in zip(axes, panels, strict=True):
+        fits = max(one.numbers.shape) <= VECTOR and min(_sides(place, one)) >= NUMBER
+        if one.kind != "mask" and (fits if numbers is None else numbers):
+            _write(place, one.pooled(MOST, MOST), largest[one.kind])
+
+
+def _write(axes: Axes, panel: Panel, largest: float) -> None:
+    """Nothing; writes the number of each cell into it, black or white."""
+    signed = panel.kind not in UNSIGNED
+    sign = "+" if panel.kind == "difference" else ""
+    places = 1 if largest >= 10 else 2
+    for row, column in np.argwhere(~panel.hidden & ~panel.broken):
+        number = panel.numbers[row, column]
+        text = "0" if sign and number == 0 else f"{number:{sign}.{places}f}"
+        colour = MAPS[signed]((number / largest + signed) / (1 + signed))
+        ink = "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.5 else "white"
+        axes.text(column, row, text, size=6, color=ink, ha="center", va="center_baseline")
+
+
+def _label_outer(axes: Sequence[Axes], columns: int) -> None:
+    """Nothing; leaves names and tokens at the left and the lower edge alone."""
+    for place, one in enumerate(axes):
+        if place % columns:
+            one.set_ylabel("")
+            one.tick_params(labelleft=False)
+        if place + columns < len(axes):
+            one.set_xlabel("")
+            one.tick_params(labelbottom=False)
+
+
+def _legend(panels: Sequence[Panel]) -> list[Artist]:
+    """What hatching, crosses, outlines and large cells mean, as far as they occur."""
+    found: list[Artist] = []
+    if any(one.kind == "mask" for one in panels):
+        found.append(Patch(facecolor=MAPS[False](1.0), label="may attend"))
+    if any(one.hidden.any() for one in panels):
+        found.append(Patch(label="may not attend", **HIDDEN))
+    if any(one.broken.any() for one in panels):
+        found.append(Line2D([], [], label="not a number", **CROSS))
+    if panels[0].marked is not None:
+        (row, column), (down, across) = panels[0].marked, panels[0].axes
+        said = f"first wrong: {down} {row + panels[0].start}, {across} {column}"
+        found.append(Patch(fill=False, edgecolor="black", linewidth=1.2, label=said))
+    cells = panels[0].pooled(MOST, MOST).cells
+    if cells is not None:
+        said = f"each cell: largest of {cells.each}"
+        found.append(Line2D([], [], linestyle="none", label=said))
+    return found

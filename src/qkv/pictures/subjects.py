@@ -1,0 +1,193 @@
+"""Subjects: whatever somebody wants to see of attention, as panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol, get_args, runtime_checkable
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from qkv.adapters.values import dtype_name
+from qkv.errors import ShapeError, SpecError
+from qkv.masks import Mask, parse_mask
+from qkv.pictures.attention import Attention
+from qkv.pictures.panels import ROUNDING, Kind, Panel, compared, panel, readable
+from qkv.pictures.weights import HeadWeights
+
+SIDE = 16
+"""Queries and keys of a mask where nobody says how many there are."""
+
+LARGEST = 2**26
+"""Weights of a head that are drawn as a figure, which holds them all."""
+
+Booleans = NDArray[np.bool_]
+
+
+class Subject(NamedTuple):
+    """What is to be drawn, as the arguments of :func:`qkv.draw` say it."""
+
+    given: Any
+    got: Any
+    tokens: Sequence[str] | None
+    query_tokens: Sequence[str] | None
+    mask: Any
+    layer: int | None
+    head: int | None
+    kind: Kind | None
+    stages: bool
+    lengths: tuple[int, int] | None
+
+    def texts(self, query_len: int, key_len: int) -> dict[str, Sequence[str] | None]:
+        """The tokens of the queries and of the keys; those of the queries are the last of the keys'."""
+        queries = self.query_tokens
+        if queries is None and self.tokens is not None and query_len <= key_len == len(self.tokens):
+            queries = self.tokens[key_len - query_len :]
+        return {"query_tokens": queries, "key_tokens": self.tokens}
+
+
+@runtime_checkable
+class Drawable(Protocol):
+    """Whatever knows its own panels, as a report does."""
+
+    def panels(self) -> Sequence[Panel]:
+        """What is drawn of it."""
+        ...
+
+
+def panels_of(subject: Subject) -> Sequence[Panel]:
+    """The panels of whatever is given.
+
+    Raises:
+        ShapeError: shapes, tokens or the mask don't go together.
+        SpecError: what is given can't be drawn, or read.
+    """
+    given = subject.given
+    if subject.kind not in (None, *get_args(Kind)):
+        raise SpecError(f"kind is {subject.kind!r}, and must be one of {', '.join(get_args(Kind))}")
+    if subject.got is not None:
+        return _pair(subject)
+    if isinstance(given, Attention):
+        return list(_view(given, subject))
+    if isinstance(given, Drawable):
+        panels = given.panels()
+        if not panels:
+            raise SpecError("there is nothing to draw: the report has no matrices, which a wrong attention has")
+        return panels
+    if isinstance(given, Mask | str):
+        query_len, key_len = subject.lengths or _lengths(subject)
+        return list(_arrays("", _may_attend(given, query_len, key_len), subject))
+    if isinstance(given, Mapping):
+        return [one for name, array in given.items() for one in _arrays(str(name), readable(array, str(name)), subject)]
+    return list(_arrays("", readable(given, "what is drawn"), subject))
+
+
+def _lengths(subject: Subject) -> tuple[int, int]:
+    key_len = SIDE if subject.tokens is None else len(subject.tokens)
+    return key_len if subject.query_tokens is None else len(subject.query_tokens), key_len
+
+
+def _may_attend(mask: Any, query_len: int, key_len: int) -> Booleans:
+    """Where a query may attend, ``(query, key)`` or ``(..., query, key)`` where that varies."""
+    if isinstance(mask, str):
+        mask = parse_mask(mask)
+    if isinstance(mask, Mask):
+        table: Booleans = mask.dense(query_len, key_len)
+        return table
+    array = readable(mask, "mask")
+    if array.dtype != bool:
+        raise SpecError(f"mask holds {array.dtype} values; give booleans, True where a query may attend")
+    return array
+
+
+def _arrays(title: str, array: NDArray[Any], subject: Subject) -> Iterator[Panel]:
+    """A panel for each head of an array, or for the one that is asked for."""
+    heads = _heads(array, title or "what is drawn")
+    query_len, key_len = heads.shape[1:]
+    hidden = None if subject.mask is None else _hidden(subject, heads)
+    for head in _chosen(subject.head, len(heads), "head"):
+        name = title if array.ndim == 2 else f"{title}, head {head}" if title else f"head {head}"
+        yield panel(name, heads[head], None if hidden is None else hidden[head], kind=subject.kind,
+                    **subject.texts(query_len, key_len))  # fmt: skip
+
+
+def _hidden(subject: Subject, heads: NDArray[Any]) -> Booleans:
+    """Where queries of each head may not attend, ``(head, query, key)``."""
+    may_attend = _may_attend(subject.mask, *heads.shape[1:])
+    if may_attend.ndim == 4 and may_attend.shape[0] == 1:
+        may_attend = may_attend[0]
+    try:
+        return np.broadcast_to(~may_attend, heads.shape)
+    except ValueError:
+        raise ShapeError(f"the mask has shape {may_attend.shape}, and what is drawn {heads.shape}") from None
+
+
+def _heads(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """``(head, query, key)`` of one sequence."""
+    if array.ndim == 4 and len(array) == 1:
+        array = array[0]
+    if array.ndim > 3:
+        raise ShapeError(f"{name} has shape {array.shape}, and a figure is of one sequence: give {name}[0]")
+    return array if array.ndim == 3 else array[None]
+
+
+def _chosen(asked: int | None, count: int, name: str) -> Sequence[int]:
+    """The places of what is asked for: all where nothing is."""
+    if asked is None:
+        return range(count)
+    if not -count <= asked < count:
+        raise SpecError(f"{name} is {asked}, and there are {count}, counted from 0")
+    return [asked % count]
+
+
+def _pair(subject: Subject) -> list[Panel]:
+    """What should be, what is, and the difference; of the head that is asked for, or the first that differs."""
+    right, wrong = readable(subject.given, "the first"), readable(subject.got, "the second")
+    if right.shape != wrong.shape:
+        raise ShapeError(
+            f"the first has shape {right.shape} and the second {wrong.shape}; only equal ones are compared"
+        )
+    near = max(ROUNDING, 8 * _spacing(subject.given), 8 * _spacing(subject.got))
+    found: list[Panel] = []
+    for expected, got in zip(_arrays("expected", right, subject), _arrays("got", wrong, subject), strict=True):
+        panels = compared(expected, replace(got, kind=expected.kind), tolerance=near)
+        if not found or panels[0].marked is not None:
+            found = panels
+        if panels[0].marked is not None:
+            break
+    return found
+
+
+def _spacing(value: Any) -> float:
+    """How far apart the numbers next to 1 are in the value's own dtype; 0 where they are whole."""
+    one = np.ones((), getattr(ml_dtypes, dtype_name(value), dtype_name(value)) if hasattr(value, "dtype") else float)
+    finfo: Any = ml_dtypes.finfo
+    return 0.0 if one.dtype.kind in "biu" else float(finfo(one.dtype).eps)
+
+
+def _view(view: Attention, subject: Subject) -> Iterator[Panel]:
+    """The heads of a view, of all layers or of one; with the stages before, where these are asked for."""
+    if subject.stages and not any(head.workings() for head in view.heads):
+        raise SpecError("how these weights came about isn't known; give query and key to qkv.show")
+    queries, keys = view.texts
+    for layer in _chosen(subject.layer, len(view.layers), "layer"):
+        heads = view.layers[layer].heads
+        for place in _chosen(subject.head, len(heads), "head"):
+            name = heads[place].name if len(view.layers) == 1 else f"{view.layers[layer].name}, {heads[place].name}"
+            if subject.stages:
+                for working in heads[place].workings():
+                    yield panel(working.title, working.numbers, kind="scores", query_tokens=queries, key_tokens=keys)
+            yield replace(_weights(name, heads[place]), query_tokens=queries, key_tokens=keys)
+
+
+def _weights(name: str, head: HeadWeights) -> Panel:
+    """The weights of one head."""
+    if head.shape[0] * head.shape[1] > LARGEST:
+        raise SpecError(f"{name} has {head.shape[0]:,} x {head.shape[1]:,} weights, too many for a figure; "
+                        "save the view as a page instead: view.save('show.html')")  # fmt: skip
+    keys, weights, may_attend = head.rows(slice(None))
+    numbers, hidden = np.zeros(head.shape), np.ones(head.shape, bool)
+    numbers[:, keys], hidden[:, keys] = weights, ~may_attend
+    return panel(name, numbers, hidden)
