@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +28,7 @@ class Attention:
 
     spec: AttentionSpec
     inputs: Inputs
+    _faulty: dict[str, Run] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def run(self) -> Run:
@@ -36,7 +37,10 @@ class Attention:
 
     def under(self, fault: str) -> Run:
         """The run with a fault of the catalogue made in its plainest way."""
-        return run_stages(self.spec, self.inputs, next(iter(CATALOGUE[fault].variants(self.spec))).replacements)
+        if fault not in self._faulty:
+            plainest = next(CATALOGUE[fault].variants(self.spec))
+            self._faulty[fault] = run_stages(self.spec, self.inputs, plainest.replacements)
+        return self._faulty[fault]
 
     @property
     def queries(self) -> Array:

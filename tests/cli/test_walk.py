@@ -1,0 +1,40 @@
+"""``qkv walk`` writes a page, over its own older ones and over nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Qkv = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_page_is_written_and_named(qkv: Qkv, files: Path) -> None:
+    done = qkv("walk")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("walk.html: 13 steps on 3 tokens of 2 numbers.\n")
+    html = (files / "walk.html").read_text(encoding="utf-8")
+    assert "journey" in html
+    assert qkv("walk", "one small step", "--dim", "2", "--heads", "3", "--seed", "4").returncode == 0
+    assert "small" in (files / "walk.html").read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_no_page_of_qkv_is_left_alone(qkv: Qkv, files: Path) -> None:
+    before = (files / "right.py").read_text(encoding="utf-8")
+    done = qkv("walk", "--output", "right.py")
+    assert done.returncode == 2
+    assert "right.py is there and is no page of qkv; name another file: --output my_walk.html" in done.stderr
+    assert (files / "right.py").read_text(encoding="utf-8") == before
+
+
+def test_bad_usage_is_told(qkv: Qkv) -> None:
+    for arguments, says in (
+        (("--output", "no/where.html"), "can't be written: No such file or directory"),
+        (("word",), "the sentence has 1 word: the walk takes 2 to 12 tokens"),
+        (("1 0; 0",), "the rows have 2, 1 numbers"),
+        (("--dim", "2"), '--dim is for a sentence: qkv walk "your own sentence" --dim 2'),
+        (("--heads", "5"), "5 is not in the range 1<=x<=4"),
+    ):
+        done = qkv("walk", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
