@@ -37,23 +37,22 @@ def load_model(name: str) -> Loaded:
     except ModuleNotFoundError:
         raise CandidateError("transformers is not installed", hint="pip install 'qkv[hf]'") from None
     parts = []
-    for kind, what in ((AutoModel, "a model"), (AutoTokenizer, "a tokenizer")):
+    for kind, what in ((AutoModel, "model"), (AutoTokenizer, "tokenizer")):
         try:
             parts.append(kind.from_pretrained(name, local_files_only=True))
         except Exception as error:  # noqa: BLE001 - whatever the files make of the library
-            said = str(error).strip().splitlines()[:1]
-            raise CandidateError(
-                f"transformers finds no {what.split()[-1]} in {name!r}: {said[0] if said else type(error).__name__}",
-                hint=_where(name),
-            ) from None
+            raise _not_loaded(name, what, error) from None
     return Loaded(parts[0].eval(), parts[1])
 
 
-def _where(name: str) -> str:
-    if Path(name).is_dir():
-        held = ", ".join(sorted(file.name for file in Path(name).iterdir())[:8]) or "nothing"
-        return f"it should hold config.json, weights and a tokenizer, as save_pretrained writes them; it holds {held}"
-    return "nothing is downloaded here: name a folder that save_pretrained wrote, or a model that was used before"
+def _not_loaded(name: str, what: str, error: Exception) -> CandidateError:
+    if not Path(name).is_dir():
+        hint = "nothing is downloaded: name a folder that save_pretrained wrote, or a model that was used here before"
+        return CandidateError(f"there is no {what} of the name {name!r} on this machine", hint=hint)
+    held = ", ".join(sorted(file.name for file in Path(name).iterdir())[:8]) or "nothing"
+    hint = f"it should hold config.json, weights and a tokenizer, as save_pretrained writes them; it holds {held}"
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return CandidateError(f"transformers can't load a {what} from {name}: {said}", hint=hint)
 
 
 def tokens_of(tokenizer: Any, text: str) -> tuple[dict[str, Any], list[str]]:

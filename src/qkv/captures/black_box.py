@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +96,7 @@ def _right(
             heads = _under(intention, box, query, key)
         except QkvError:
             continue
-        distance = float(np.abs(_dense(heads) - np.nan_to_num(weights)).max())
+        distance = float(np.abs(dense(heads) - np.nan_to_num(weights)).max())
         if not found or distance < best:
             found, best, meant = heads, distance, intention
     if not found:
@@ -116,10 +116,10 @@ def _under(intention: Intention, box: Box, query: Floats, key: Floats) -> tuple[
     return tuple(head.but(value=None) for head in heads)
 
 
-def _dense(heads: tuple[HeadWeights, ...]) -> Any:
-    """All weights of some small heads, ``(head, query, key)``."""
-    dense = np.zeros((len(heads), *heads[0].shape))
+def dense(heads: Sequence[HeadWeights]) -> Floats:
+    """All weights of some small heads, ``(head, query, key)``, 0 where a query may not attend."""
+    weights = np.zeros((len(heads), *heads[0].shape))
     for at, head in enumerate(heads):
         rows = head.rows(slice(0, head.shape[0]))
-        dense[at][:, rows.keys] = np.nan_to_num(rows.weights)
-    return dense
+        weights[at][:, rows.keys] = np.nan_to_num(rows.weights)
+    return weights

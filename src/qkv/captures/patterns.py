@@ -102,6 +102,8 @@ def scores_of(view: AttentionView, advance: Callable[[float], None] = lambda sha
 
 def named(view: AttentionView, scores: Sequence[Scores]) -> AttentionView:
     """The view with each head called by what it looks at, where that is one thing: ``head 0: previous token 0.86``."""
+    if any(head.against is not None for head in view.heads):
+        return view  # what candidates are tried on is random, and so is what they look at
     every, layers = iter(scores), []
     for layer in view.layers:
         heads = [_named(head, next(every).best) for head in layer.heads]

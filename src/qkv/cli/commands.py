@@ -16,6 +16,7 @@ COMMANDS = {
     "mask": "a mask as a picture, and how much of it is computed",
     "plan": "how qkv.attend computes a call: what it skips, which kernel, and why",
     "shapes": "the shape of every stage, before anything runs",
+    "show": "attention weights to look at: of a dump, a candidate, a language model",
     "spec": "a spec file, a Hugging Face config or flags as one sentence",
     "walk": "the article as a page, step by step, on your own sentence or numbers",
 }
