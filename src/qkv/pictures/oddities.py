@@ -39,7 +39,8 @@ class Cells(NamedTuple):
 
 def put_right(rows: Rows) -> Cells:
     """The rows with what is no number taken for masked, and weights that a mask should hide brought to light."""
-    keys, weights, may_attend = rows
+    keys, may_attend = rows.keys, rows.may_attend
+    weights = rows.weights.astype(np.float64, copy=False)
     seen: Seen = Counter()
     low, high = weights.min(initial=0), weights.max(initial=0)
     if not (low >= 0 and high <= 1 + NEAR):  # NaN too
