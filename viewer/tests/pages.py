@@ -1,4 +1,4 @@
-"""Writes the pages that the browser tests open into a folder: ``python pages.py FOLDER``."""
+"""Writes the pages that the browser tests open into a folder: ``python pages.py FOLDER NAME...``."""
 
 import sys
 from pathlib import Path
@@ -7,54 +7,60 @@ import numpy as np
 
 from qkv.masks import Causal
 from qkv.oracle import Inputs
-from qkv.pictures.attention import LayerWeights
+from qkv.pictures.attention import LayerWeights, Plan
 from qkv.pictures.view import AttentionView
-from qkv.pictures.weights import computed_heads, given_heads
+from qkv.pictures.weights import HeadWeights, computed_heads, given_heads
 from qkv.spec import AttentionSpec
 
-HOSTILE = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "\u202egnp.exe", " \n\t", "", "😀", "שלום"]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(2)>",
+    "\u202egnp.exe",
+    " \n\t",
+    "",
+    "😀",
+    "שלום",
+]
 
 
-def drawn(num_heads: int, length: int, head_dim: int = 8, *, seed: int = 0, sharp: float = 1.0, value_dim: int = 3):
+def drawn(
+    num_heads: int, length: int, *, seed: int = 0, sharp: float = 1.0, scale: float | None = None
+) -> tuple[HeadWeights, ...]:
     """Heads of causal attention over random queries, keys and values."""
     rng = np.random.default_rng(seed)
-    query, key = sharp * rng.normal(size=(2, 1, num_heads, length, head_dim))
-    value = rng.normal(size=(1, num_heads, length, value_dim))
-    return computed_heads(AttentionSpec(num_heads=num_heads, mask=Causal()), Inputs(*[None] * 4, query, key, value))
+    query, key = sharp * rng.normal(size=(2, 1, num_heads, length, 8))
+    value = rng.normal(size=(1, num_heads, length, 3))
+    spec = AttentionSpec(num_heads=num_heads, mask=Causal(), scale=scale)
+    return computed_heads(spec, Inputs(*[None] * 4, query, key, value))
 
 
 def article() -> AttentionView:
     """Six words, one head, values of three numbers, all stages."""
-    words = "Your journey starts with one step".split()
+    words = ["Your", "journey", "starts", "with", "one", "step"]
     return AttentionView(layers=[LayerWeights("layer 0", drawn(1, 6))], tokens=words, title="Your journey")
 
 
 def heads() -> AttentionView:
-    """Four layers of six heads."""
-    rng = np.random.default_rng(1)
-    words = [f"word{at}" for at in range(40)]
-    layers = [
-        LayerWeights(f"layer {at}", drawn(6, 40, seed=at, sharp=float(rng.uniform(0.5, 2)))) for at in range(4)
-    ]
-    return AttentionView(layers=layers, tokens=words, title="Four layers of six heads")
+    """Four layers of six heads, whose tokens have no texts."""
+    sharpness = np.random.default_rng(1).uniform(0.5, 2, size=4)
+    layers = [LayerWeights(f"layer {at}", drawn(6, 40, seed=at, sharp=sharp)) for at, sharp in enumerate(sharpness)]
+    return AttentionView(layers=layers, title="Four layers of six heads")
 
 
 def hostile() -> AttentionView:
     """Tokens that would be markup, and a note that would."""
+    layers = [LayerWeights("<b>layer</b>", drawn(2, len(HOSTILE)))]
     return AttentionView(
-        layers=[LayerWeights("<b>layer</b>", drawn(2, len(HOSTILE)))], tokens=HOSTILE, title="<i>hostile</i>", notes=["<u>note</u>"]
+        layers=layers,
+        tokens=HOSTILE,
+        title="<i>hostile</i>",
+        notes=["<u>note</u>"],
     )
 
 
 def wrong() -> AttentionView:
-    """A head that lacks its scale beside the right one."""
-    (right,) = drawn(1, 8, sharp=1.5)
-    (unscaled,) = given_heads(np.where(np.tri(8, dtype=bool), 0.0, np.nan))
-    rows = right.rows(slice(0, 8))
-    scores = np.where(rows.may_attend, np.log(np.where(rows.may_attend, rows.weights, 1)) * np.sqrt(8), -np.inf)
-    weights = np.exp(scores - scores.max(-1, keepdims=True))
-    weights = np.where(rows.may_attend, weights / weights.sum(-1, keepdims=True), np.nan)
-    (unscaled,) = given_heads(weights, names=["head 0"])
+    """A head that lacks its scale, beside the right one."""
+    (right,), (unscaled,) = (drawn(1, 8, scale=scale, sharp=1.5) for scale in (None, 1.0))
     layers = [LayerWeights("candidate", [unscaled.but(against="1.0")]), LayerWeights("right", [right])]
     return AttentionView(layers=layers, title="A forgotten scale")
 
@@ -71,8 +77,15 @@ def step() -> AttentionView:
     return AttentionView(layers=[LayerWeights("layer 0", given_heads(weights))], title="One step")
 
 
+def sampled() -> AttentionView:
+    """One of four queries, and only coarse pictures."""
+    plan = Plan(one_of=4, whole=1)
+    return AttentionView(layers=[LayerWeights("layer 0", drawn(1, 600))], title="Some of the queries", plan=plan)
+
+
+VIEWS = {view.__name__: view for view in (article, heads, hostile, wrong, long, step, sampled)}
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for view in (article, heads, hostile, wrong, long, step):
-        view().save(folder / f"{view.__name__}.html")
+    for name in sys.argv[2:]:
+        VIEWS[name]().save(folder / f"{name}.html")

@@ -124,7 +124,7 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
         {stages.length > 0 && <Stages {...{ stages, weights, stage: found?.name ?? "weights", choose: setStage }} />}
         {shown === weights && <Controls {...{ filter, shading, setFilter, setShading, mostTop: numbers.mostTop }} />}
         <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell }} title={`${found?.name ?? "weights"} of ${title}`}
-          queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
+          queryCount={payload.query_len} queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
         <p class="only-heard" aria-live="polite">{heard}</p>
       </div>
       <div class="panel">

@@ -13,6 +13,8 @@ interface Props {
   title: string;
   rows: number;
   columns: number;
+  /** How many queries there are; rows are fewer where they are sampled. */
+  queryCount: number;
   shown: Shown;
   palette: Palette;
   queries: (row: number) => string;
@@ -30,7 +32,7 @@ interface Props {
 const SAMPLE = 300;
 
 export function Matrix(props: Props) {
-  const { title, rows, columns, shown, queries, keys, cell, point, choose } = props;
+  const { title, rows, columns, queryCount, shown, queries, keys, cell, point, choose } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const room = useRoom(canvas);
   const margins = useMemo(() => {
@@ -39,9 +41,9 @@ export function Matrix(props: Props) {
     const top = labelWidth(some(columns).map((key) => keys.label(key))) * Math.sin(Math.PI / 3);
     return marginsFor(room, { left: Math.max(left, 52), top: Math.max(top, 42) }, props.strips.length);
   }, [room, rows, columns, queries, keys, props.strips.length]);
-  const whole = useMemo(() => new Frame(room, margins, rows, columns, WHOLE), [room, margins, rows, columns]);
+  const whole = useMemo(() => new Frame(room, margins, rows, columns, queryCount, WHOLE), [room, margins, rows, columns]);
   const [zoom, setZoom] = useZoom(canvas, whole);
-  const frame = new Frame(room, margins, rows, columns, zoom);
+  const frame = new Frame(room, margins, rows, columns, queryCount, zoom);
   const density = window.devicePixelRatio;
   const { row, column } = frame.cell;
   const picture = shown.best({ row: row * density, column: column * density });
@@ -82,7 +84,7 @@ export function Matrix(props: Props) {
 
   return (
     <figure class="matrix">
-      <canvas ref={canvas} tabIndex={0} role="application" aria-roledescription="heat map" aria-label={title}
+      <canvas ref={canvas} data-box={[margins.left, margins.top, frame.width, frame.height].join(" ")} tabIndex={0} role="application" aria-roledescription="heat map" aria-label={title}
         aria-keyshortcuts="ArrowUp ArrowDown ArrowLeft ArrowRight Home End PageUp PageDown + - 0 Escape"
         style={{ touchAction: zoom.k > 1 ? "none" : "pan-x pan-y" }}
         onPointerMove={(event) => point(cellAt(event))} onClick={(event) => choose(cellAt(event))} onKeyDown={onKeyDown} />

@@ -22,9 +22,11 @@ interface RowProps {
 
 /** The article's figure: the weights of one row, the values they mix, and the one vector that comes of it. */
 export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps) {
-  const context = useMemo(() => numbers.context(row), [numbers, row]);
+  const context = useMemo(() => (expected ? null : numbers.context(row)), [numbers, row, expected]);
   const entries = useMemo(() => listed(line), [line]);
-  const { value, statistics } = numbers;
+  const { statistics } = numbers;
+  // There is room for values, or for what the weights should be.
+  const value = expected ? null : numbers.value;
   const others = numbers.sums[row]! - entries.reduce((sum, entry) => sum + (entry.weight || 0), 0);
   const hidden = line.weights.length - entries.length;
   return (

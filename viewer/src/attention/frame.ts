@@ -17,17 +17,21 @@ export class Frame {
   readonly width: number;
   readonly height: number;
 
-  /** @param room the width of the whole figure; the height follows from it. */
+  /**
+   * @param room the width of the whole figure; the height follows from it.
+   * @param queries how many there are; rows are fewer where they are sampled.
+   */
   constructor(
     room: number,
     readonly margins: Margins,
     readonly rows: number,
     readonly columns: number,
+    queries: number,
     readonly zoom: Zoom,
   ) {
     this.width = Math.max(60, Math.min(room - margins.left - margins.right, columns * MOST_CELL));
     // Cells are square where that gives a matrix of some height that fits on a screen.
-    const square = (this.width / columns) * rows;
+    const square = (this.width / columns) * queries;
     this.height = Math.min(rows * MOST_CELL, Math.max(Math.min(square, 640), Math.min(120, rows * 28)));
   }
 
