@@ -115,7 +115,8 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
             )
         if len({one.numbers.shape for one in panels}) == 1:
             _label_outer(axes, columns)
-        _fit(figure, around)
+        for _ in range(1 if len(panels) == 1 else 2):  # colour bars below stand apart by a share of the height
+            figure.set_figheight(_height(figure, around))
         _write_all(axes, panels, numbers)
         return figure
 
@@ -129,20 +130,20 @@ def draw_into(axes: Sequence[Any], panels: Sequence[Panel], *, numbers: bool | N
     return figure
 
 
-def _fit(figure: Figure, around: Sequence[Artist]) -> None:
-    """Nothing; makes the figure as high as what is in it, whose cells are as large as the width allows.
+def _height(figure: Figure, around: Sequence[Artist]) -> float:
+    """Inches that a figure needs, which is too high as it is: its cells are as large as the width allows.
 
     Args:
-        figure: a figure that is too high.
+        figure: the figure, which is laid out.
         around: what stands above and below all axes.
     """
-    for _ in range(2):  # colour bars stand apart by a share of the height
-        figure.draw_without_rendering()
-        boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
-        inside = max(box.y1 for box in boxes) - min(box.y0 for box in boxes)
-        outside = sum(one.get_window_extent().height for one in around)
-        figure.set_size_inches(figure.get_figwidth(), (inside + outside) / figure.dpi + MARGIN * (2 + len(around)))
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
+    boxes = [box for axes in figure.axes if (box := axes.get_tightbbox()) is not None]
+    inside = max(box.y1 for box in boxes) - min(box.y0 for box in boxes)
+    outside = sum(one.get_window_extent().height for one in around)
+    return float(inside + outside) / figure.dpi + MARGIN * (2 + len(around))
 
 
 def _ratio(panel: Panel) -> float:
@@ -195,17 +196,17 @@ def _cells(axes: Axes, panel: Panel, largest: float) -> QuadMesh:
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=1.2, path_effects=casing,
                                  clip_on=False, zorder=4, gid="first-wrong"))  # fmt: skip
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xlabel=panel.axes[1], ylabel=panel.axes[0])
-    axes.set_aspect("equal" if _ratio(panel) == rows / columns else "auto")
+    axes.set_aspect(_ratio(panel) * columns / rows)
     axes.set_title(panel.title, parse_math=False)
     return mesh
 
 
 def _sides(axes: Axes, panel: Panel) -> tuple[float, float]:
-    """Height and width of a cell, in points."""
-    axes.apply_aspect()
-    room = axes.get_window_extent().transformed(axes.figure.dpi_scale_trans.inverted())
+    """Height and width of a cell, in points, where the axes are as wide as they can be."""
     rows, columns = panel.numbers.shape
-    return 72 * room.height / rows, 72 * room.width / columns
+    figure: Any = axes.get_figure(root=True)
+    wide = 72 * axes.get_position(original=True).width * figure.get_figwidth()
+    return wide * _ratio(panel) / rows, wide / columns
 
 
 def _label(axes: Axes, panel: Panel) -> None:
