@@ -70,10 +70,10 @@ class Attention:
             raise ShapeError(f"the heads of one view have the same (query_len, key_len), and these have {listed}")
         if 0 in self.shape:
             raise ShapeError(f"there is nothing to show: (query_len, key_len) is {self.shape}")
-        for name, tokens, length in zip(("query_tokens", "tokens"), (self.query_tokens, self.tokens), self.shape,
-                                        strict=True):  # fmt: skip
+        given = {"query_tokens": self.query_tokens, "tokens": self.tokens}
+        for (name, tokens), length, what in zip(given.items(), self.shape, ("queries", "keys"), strict=True):
             if tokens is not None and len(tokens) != length:
-                raise ShapeError(f"there are {len(tokens)} {name} for {length} of the weights; give one for each")
+                raise ShapeError(f"there are {len(tokens)} {name} for {length} {what}; give one for each")
 
     @property
     def heads(self) -> list[HeadWeights]:

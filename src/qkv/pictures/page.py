@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
@@ -39,7 +40,7 @@ def page(title: str, body: str, *, data: Mapping[str, Mapping[str, Any]] | None 
         details: what the viewer takes when it is needed; it comes last, so that the first view needn't wait.
     """
     script = asset("viewer.js") if data else ""
-    return environment("qkv.pictures").get_template("page.html").render(
+    text = environment("qkv.pictures").get_template("page.html").render(
         title=title,
         body=Markup(body),
         style=Markup(asset("viewer.css")),
@@ -48,11 +49,14 @@ def page(title: str, body: str, *, data: Mapping[str, Mapping[str, Any]] | None 
         data=[(place, as_data(payload)) for place, payload in (data or {}).items()],
         details=map(as_data, details),
     )  # fmt: skip
+    return text.encode("utf-8", "replace").decode()  # half a character in a title can't be stored
 
 
 def as_data(payload: Mapping[str, Any]) -> Markup:
     """JSON that may stand in a script element: nothing in it ends the element or begins another."""
     text = json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
+    return Markup(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+_UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
+"""What would end a script element or a line of it, and halves of characters, which no UTF-8 holds."""

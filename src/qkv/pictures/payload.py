@@ -13,7 +13,7 @@ import numpy as np
 from qkv.oracle.streaming import THREADS
 from qkv.pictures.attention import Attention
 from qkv.pictures.budget import Fitting, affordable, fitting
-from qkv.pictures.oddities import sentences
+from qkv.pictures.oddities import put_right, sentences
 from qkv.pictures.pyramid import LOW, STEPS, Level, levels
 from qkv.pictures.sampling import one_of_each, stride_for
 from qkv.pictures.summary import Summary, block_size, summarise
@@ -170,9 +170,9 @@ def _are_few(count: int, heads: int) -> bool:
 
 def _exact(head: HeadWeights) -> Array:
     """All weights, ``(query_len, key_len)``, NaN where a query may not attend."""
-    keys, weights, may_attend = head.rows(slice(None))
+    keys, weights, may_attend, _ = put_right(head.rows(slice(None)))
     exact = np.full(head.shape, np.nan)
-    exact[:, keys] = np.where(may_attend | (weights != 0), weights, np.nan)
+    exact[:, keys] = np.where(may_attend, weights, np.nan)
     return exact
 
 

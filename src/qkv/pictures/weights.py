@@ -209,7 +209,7 @@ def given_heads(
         raise ShapeError(
             f"weights are {array.shape}; give (num_heads, query_len, key_len), of one sequence of the batch"
         )
-    array = array.reshape(-1, *array.shape[-2:])
+    array = array if array.ndim == 3 else array[None]
     if isinstance(may_attend, Mask):
         may_attend = may_attend.dense(*array.shape[-2:])
     if may_attend is not None:
@@ -260,7 +260,7 @@ def _finished(heads: Sequence[HeadWeights], value: Any, names: Sequence[str] | N
 
 def _values(value: Array, heads: Sequence[HeadWeights]) -> list[Array]:
     """Each head's value; query heads share those of their group."""
-    value = value.reshape(-1, *value.shape[-2:])
+    value = value[None] if value.ndim == 2 else value
     if value.ndim != 3 or not len(value) or len(heads) % len(value) or any(value.shape[1] != h.shape[1] for h in heads):
         raise ShapeError(f"value is {value.shape}; give (num_kv_heads, key_len, value_dim) for {len(heads)} heads")
     return [value[at // (len(heads) // len(value))] for at in range(len(heads))]
