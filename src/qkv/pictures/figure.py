@@ -9,7 +9,7 @@ import numpy as np
 
 from qkv.errors import QkvError, SpecError
 from qkv.pictures.panels import Kind, Panel
-from qkv.pictures.subjects import Subject, panels_of
+from qkv.pictures.subjects import Subject, pictured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ def draw(
         ShapeError: shapes, tokens or the mask don't go together.
         SpecError: what is given can't be drawn, or read.
     """
-    panels = panels_of(Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths))
+    known, panels = pictured(Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths))
     try:
         from qkv.pictures import paper
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def draw(
         raise QkvError('a figure needs matplotlib, which is not installed: pip install "qkv[plot]"') from None
     if ax is None:
         wide = width or (paper.COLUMN if len(panels) == 1 else paper.PAGE)
-        return paper.figure_of(panels, columns=_columns(panels), width=wide, title=title, numbers=numbers)
+        return paper.figure_of(panels, columns=_columns(panels), width=wide, title=title or known, numbers=numbers)
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     if len(axes) != len(panels):
         raise SpecError(f"there are {len(panels)} matrices to draw and {len(axes)} axes; give as many, or none")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +91,13 @@ class Panel:
         )
 
 
+class Pictured(NamedTuple):
+    """Panels that are looked at together, and what they are."""
+
+    title: str
+    panels: Sequence[Panel]
+
+
 def _in_cells(rule: np.ufunc, numbers: NDArray[Any], cells: Cells) -> NDArray[Any]:
     """What the rule makes of the entries of each cell."""
     by_rows = rule.reduceat(numbers, np.array(cells.queries), axis=0)
@@ -160,16 +167,14 @@ def panel(
     return Panel(title, numbers, hidden, kind, query_tokens, key_tokens)
 
 
-def compared(
-    expected: Panel, got: Panel, *, tolerance: float = ROUNDING, marked: tuple[int, int] | None = None
-) -> list[Panel]:
+def compared(expected: Panel, got: Panel, *, tolerance: float = ROUNDING, wrong: Any = None) -> list[Panel]:
     """Both panels and their difference, with the first cell marked in which they differ.
 
     Args:
         expected: the right one.
         got: the one that is looked at.
         tolerance: share of the largest right entry that rounding may take.
-        marked: the cell to mark, where it is known.
+        wrong: which cells are wrong, as booleans, where it isn't the tolerance that tells.
 
     Raises:
         ShapeError: they are of different shapes.
@@ -180,13 +185,16 @@ def compared(
     first, second = (np.where(one.hidden, 0.0, one.numbers) for one in (expected, got))
     with np.errstate(invalid="ignore"):
         difference = np.where(first == second, 0.0, second - first)  # inf - inf is no difference
-        off = ~(np.abs(difference) <= tolerance * expected.largest)
-    both = expected.hidden & got.hidden
-    if marked is None and off.any():
-        row, column = np.unravel_index(np.argmax(off), off.shape)
-        marked = int(row), int(column)
-    apart = replace(expected, title=f"{got.title} \u2212 {expected.title}", numbers=difference, hidden=both,
-                    kind="difference")  # fmt: skip
+        off = ~(np.abs(difference) <= tolerance * expected.largest) if wrong is None else np.asarray(wrong)
+    places = np.argwhere(off)
+    marked = (int(places[0, 0]), int(places[0, 1])) if len(places) else None
+    apart = replace(
+        expected,
+        title=f"{got.title} \u2212 {expected.title}",
+        numbers=np.where(off, difference, 0.0),
+        hidden=expected.hidden & got.hidden,
+        kind="difference",
+    )
     return [replace(one, marked=marked) for one in (expected, got, apart)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, get_args, runtime_checkable
 
@@ -14,7 +14,7 @@ from qkv.adapters.values import dtype_name
 from qkv.errors import ShapeError, SpecError
 from qkv.masks import Mask, parse_mask
 from qkv.pictures.attention import Attention
-from qkv.pictures.panels import ROUNDING, Kind, Panel, compared, panel, readable
+from qkv.pictures.panels import ROUNDING, Kind, Panel, Pictured, compared, panel, readable
 from qkv.pictures.weights import HeadWeights
 
 SIDE = 16
@@ -52,12 +52,12 @@ class Subject(NamedTuple):
 class Drawable(Protocol):
     """Whatever knows its own panels, as a report does."""
 
-    def panels(self) -> Sequence[Panel]:
-        """What is drawn of it."""
+    def pictured(self) -> Pictured:
+        """What is drawn of it; without panels where there is nothing to draw."""
         ...
 
 
-def panels_of(subject: Subject) -> Sequence[Panel]:
+def pictured(subject: Subject) -> Pictured:
     """The panels of whatever is given.
 
     Raises:
@@ -67,21 +67,26 @@ def panels_of(subject: Subject) -> Sequence[Panel]:
     given = subject.given
     if subject.kind not in (None, *get_args(Kind)):
         raise SpecError(f"kind is {subject.kind!r}, and must be one of {', '.join(get_args(Kind))}")
+    if isinstance(given, Drawable):
+        found = given.pictured()
+        if not found.panels:
+            raise SpecError("there is nothing to draw: only the report on a wrong attention has matrices")
+        return found
+    return Pictured("", list(_panels(subject)))
+
+
+def _panels(subject: Subject) -> Iterable[Panel]:
+    given = subject.given
     if subject.got is not None:
         return _pair(subject)
     if isinstance(given, Attention):
-        return list(_view(given, subject))
-    if isinstance(given, Drawable):
-        panels = given.panels()
-        if not panels:
-            raise SpecError("there is nothing to draw: the report has no matrices, which a wrong attention has")
-        return panels
+        return _view(given, subject)
     if isinstance(given, Mask | str):
-        query_len, key_len = subject.lengths or _lengths(subject)
-        return list(_arrays("", _may_attend(given, query_len, key_len), subject))
+        return _arrays("", _may_attend(given, *(subject.lengths or _lengths(subject))), subject)
     if isinstance(given, Mapping):
-        return [one for name, array in given.items() for one in _arrays(str(name), readable(array, str(name)), subject)]
-    return list(_arrays("", readable(given, "what is drawn"), subject))
+        named = ((str(name), readable(array, str(name))) for name, array in given.items())
+        return [one for name, array in named for one in _arrays(name, array, subject)]
+    return _arrays("", readable(given, "what is drawn"), subject)
 
 
 def _lengths(subject: Subject) -> tuple[int, int]:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from qkv.errors import QkvError
 from qkv.pictures.attention import Attention
 from qkv.pictures.page import environment, page
 from qkv.pictures.payload import Payload, built
+
+if TYPE_CHECKING:
+    from qkv.pictures.widget import AttentionWidget
 
 Progress = Callable[[float], None]
 """Is told the share of the work done since it was told last."""
@@ -41,6 +46,20 @@ class AttentionView(Attention):
         finally:
             unfinished.unlink(missing_ok=True)
         return path
+
+    def widget(self, progress: Progress = lambda share: None) -> AttentionWidget:
+        """The view as a widget of a notebook, which fits into it; without ``anywidget`` the page in a frame is shown.
+
+        Raises:
+            QkvError: anywidget is not installed.
+        """
+        try:
+            from qkv.pictures.widget import AttentionWidget
+        except ModuleNotFoundError as error:
+            if error.name not in ("anywidget", "traitlets"):
+                raise
+            raise QkvError('a widget needs anywidget, which is not installed: pip install "qkv[notebook]"') from None
+        return AttentionWidget(self.payload(progress))
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, so that it and the notebook leave each other alone."""

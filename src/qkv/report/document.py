@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from qkv.pictures.panels import Pictured
 from qkv.report.matrices import Matrices
+from qkv.report.pictured import pictured
 from qkv.spec import AttentionSpec
 
 Numbers = Any
@@ -244,3 +246,7 @@ class Report:
     def exit_code(self) -> int:
         """0 right, 1 wrong, 3 undecided, 4 failed."""
         return self.verdict.exit_code
+
+    def pictured(self) -> Pictured:
+        """What :func:`qkv.draw` draws of it: what is wrong first inside, as it should be and as it is."""
+        return pictured(self.matrices, self.sides)
