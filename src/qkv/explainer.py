@@ -14,11 +14,11 @@ from qkv.diagnosis import Diagnosis
 from qkv.location.locating import recognised
 from qkv.recognition import Recognition, Sight
 from qkv.recognition.arrangement import REPEATED
+from qkv.repair import explained_and_mended
 from qkv.report import Report, SourceLine
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
 from qkv.report.cells import source_line
 from qkv.request import Request
-from qkv.scripts import explained
 from qkv.settling import Trial
 from qkv.shapes import Product, Shape
 
@@ -36,11 +36,11 @@ def explain(request: Request) -> Anatomy:
     Raises:
         SpecError: the spec contradicts itself.
     """
-    script = script_of(request.target)
+    script = script_of(request.target, request.source)
     if script is not None:
         host = request.host()
         try:
-            return explained(script, host, request.command("explain"))
+            return explained_and_mended(script, host, request.command("explain"), request.patch_seconds)
         finally:
             host.close()
     seen: list[Recognition] = []

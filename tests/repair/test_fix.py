@@ -107,3 +107,55 @@ def test_imports_and_files_beside_it_work_for_an_edited_text(tmp_path: Path, enc
         edited = judge(Request(str(path), {"num_heads": 2}, source=report.patch.edited), host)
     assert edited.verdict is Verdict.RIGHT
     assert path.read_bytes() == text.encode(encoding)
+
+
+SCRIPT = """\
+import torch
+
+inputs = torch.rand(5, 3)
+attn_scores = inputs @ inputs.T
+attn_weights = torch.softmax(attn_scores, dim=0)
+all_context_vecs = attn_weights @ inputs
+"""
+
+
+def test_a_script_is_mended(tmp_path: Path) -> None:
+    file = file_in(tmp_path, SCRIPT.replace("\n", "\r\n"), "script.py")
+    shown = qkv_in(tmp_path, "explain", "script.py")
+    assert (shown.returncode, "+ attn_weights = torch.softmax(attn_scores, dim=-1)" in shown.stdout) == (1, True)
+    done = qkv_in(tmp_path, "check", "script.py", "--fix")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "changed   script.py:5" in done.stdout
+    assert file.read_bytes() == SCRIPT.replace("dim=0", "dim=-1").replace("\n", "\r\n").encode()
+
+
+def test_a_script_that_raises_is_mended(tmp_path: Path) -> None:
+    text = SCRIPT.replace("dim=0", "dim=-1")
+    file = file_in(tmp_path, text.replace("inputs.T", "inputs"), "script.py")
+    assert qkv_in(tmp_path, "check", "script.py", "--fix").returncode == 0
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_a_notebook_keeps_all_but_the_line(tmp_path: Path) -> None:
+    """Of a script in its cells and of a function in them; outputs, counts and the form of the JSON stay."""
+    cells = ["%matplotlib inline\nimport torch\n\ninputs = torch.rand(5, 3)", SCRIPT.partition("\n\n")[2], WRONG]
+    for chosen, target in ((cells[:2], "n.ipynb"), (cells[2:], "n.ipynb:attention")):
+        book = {
+            "nbformat": 4,
+            "cells": [
+                {
+                    "cell_type": "code",
+                    "outputs": [{"text": ["dim=0"]}],
+                    "execution_count": 7,
+                    "source": cell.splitlines(keepends=True),
+                }
+                for cell in chosen
+            ],
+        }
+        text = json.dumps(book, indent=1, ensure_ascii=False) + "\n"
+        file = file_in(tmp_path, text, "n.ipynb")
+        done = qkv_in(tmp_path, "check", target, "--fix")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"changed   n.ipynb cell {len(chosen)}:{3 if 'attention' not in target else 5}" in done.stdout
+        right = text.replace(", dim=0)", ", dim=-1)").replace("shape[-2])", "shape[-1])")
+        assert file.read_text(encoding="utf-8") == right

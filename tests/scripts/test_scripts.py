@@ -11,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from qkv.adapters.process import HostProcess
 from qkv.adapters.texts import script_of, text_of
+from qkv.repair import explained_and_mended
 from qkv.report import Report, Verdict
 from qkv.report.terminal import as_text
 from qkv.scripts import explained
@@ -54,26 +55,40 @@ def test_a_slip_is_named_on_its_line(
     assert as_text(report) == snapshot
 
 
-def test_what_is_to_be_written_instead_mends_the_script(host: HostProcess, tmp_path: Path) -> None:
-    """Where what is said to be written is a whole line, the script is right with it in the place of the wrong one."""
-    mended = set()
-    for path in WRONG:
-        text = text_of(str(path))
-        report = explained(text, host, "").report
-        (fault,) = report.faults
-        assert report.line is not None
-        code = text.lines[report.line.line - 1]
-        target = code.partition(" = ")[0]
-        if not fault.repair.startswith(target.strip()) or "#" in fault.repair or "\n" in fault.repair:
-            continue
-        indent = code[: len(code) - len(code.lstrip())]
-        lines = text.lines
-        lines[report.line.line - 1] = indent + fault.repair
-        (tmp_path / path.name).write_text("\n".join(lines), encoding="utf-8")
-        again = explained(text_of(str(tmp_path / path.name)), host, "").report
-        assert again.verdict is Verdict.RIGHT, (path.name, fault.repair, again.why, again.faults)
-        mended.add(path.name)
-    assert len(mended) >= 31, sorted(path.name for path in WRONG if path.name not in mended)
+NOT_MENDED = {"stale_loop", "stale_weights"}
+"""The one needs a line inside its loop, the other is wrong in its scale too once its weights follow."""
+
+
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_a_slip_is_mended_by_a_patch(path: Path, host: HostProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    patch = explained_and_mended(text_of(path.name), host, "", 10.0).report.patch
+    if path.stem in NOT_MENDED:
+        assert patch is None
+        return
+    assert patch is not None
+    assert patch.original == path.read_bytes()
+    again = explained(text_of(path.name, patch.edited), host, "").report
+    assert (again.verdict, [fault.id for fault in again.faults]) == (Verdict.RIGHT, [])
+    before, after = patch.original.splitlines(), patch.edited.splitlines()
+    assert len([line for line in before if line not in after]) <= 1, patch.diff
+    assert path.stem not in EXACTLY or patch.after.strip() == EXACTLY[path.stem]
+
+
+EXACTLY = {
+    "causal_by_name": "mask = torch.triu(torch.ones_like((attn_scores / keys.shape[-1] ** 0.5)), diagonal=1).bool()\n"
+    "attn_weights = torch.softmax((attn_scores / keys.shape[-1] ** 0.5).masked_fill(mask, -torch.inf), dim=-1)",
+    "diagonal_0": "mask = torch.triu(torch.ones(6, 6), diagonal=1)",
+    "dropout_on": "dropout.eval()",
+    "inputs_changed": "changed_inputs = inputs / (inputs.norm(dim=-1, keepdim=True).max())",
+    "karpathy_dim1": "wei = F.softmax(wei, dim=-1)",
+    "loop_variable_left": "attn_scores_2 = inputs @ x_2",
+    "mask_times": "masked = attn_scores.masked_fill(mask.bool(), -torch.inf)",
+    "no_softmax_at_all": "attn_weights = torch.softmax(attn_scores, dim=-1)\nall_context_vecs = attn_weights @ inputs",
+    "numpy_axis_0": "A = softmax(S, axis=-1)",
+    "values_from_keys": "values = inputs @ W_value",
+}
+"""What stands there afterwards, of some."""
 
 
 def test_each_slip_has_words_of_its_own() -> None:

@@ -32,20 +32,17 @@ def fixed(report: Report, request: Request, judge: Callable[[Request], Report]) 
     from qkv.report import Verdict
 
     patch = report.patch
-    if report.verdict is not Verdict.WRONG:
-        return report
-    if patch is None and report.candidate.kind in ("script", "notebook"):
-        _say("--fix writes no plain scripts yet, so nothing was changed: the line to write stands in the report")
+    if patch is None and report.verdict is not Verdict.WRONG:
         return report
     if patch is None:
         _say(f"no small edit was found with which {report.candidate.file or 'it'} is right, so nothing was changed")
         return report
     again = judge(replace(request, source=patch.edited, patch_seconds=0.0))
     if again.verdict is not Verdict.RIGHT:
-        _say(f"{patch.file} was left as it is: with the edit it is {again.verdict.value} in a new process")
+        _say(f"{request.file} was left as it is: with the edit it is {again.verdict.value} in a new process")
         return replace(report, patch=None)
     try:
-        write(patch)
+        write(patch, request.file)
     except CandidateError as error:
         _say(f"{error.message}. {error.hint}".rstrip(". "))
         return report

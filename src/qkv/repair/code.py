@@ -65,7 +65,7 @@ class Code:
             elif isinstance(node, ast.ImportFrom):
                 yield node.module or ""
 
-    def _offset(self, line: int, column: int) -> int:
+    def offset(self, line: int, column: int) -> int:
         """Where a place is in the text; `ast` counts lines from 1 and columns in bytes of UTF-8."""
         start = self._lines[line - 1]
         if self.text.isascii():
@@ -78,7 +78,7 @@ class Code:
         assert isinstance(node, ast.expr | ast.stmt | ast.arg | ast.keyword)
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return self._offset(node.lineno, node.col_offset), self._offset(node.end_lineno, node.end_col_offset)
+        return self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset)
 
     def of(self, node: ast.AST) -> str:
         """The node as it is written."""

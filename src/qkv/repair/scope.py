@@ -65,14 +65,18 @@ def functions_around(code: Code, node: ast.AST) -> Iterator[ast.AST]:
 
 
 def bound(code: Code, node: ast.AST) -> list[str]:
-    """The names that are bound in the functions around a node and before it, the nearest ones first."""
+    """The names that are bound in the functions around a node and before it, the nearest ones first.
+
+    In a script those that its statements bind.
+    """
     names: dict[str, None] = {}
     place = code.span(node)[0]
-    for function in functions_around(code, node):
+    for function in list(functions_around(code, node)) or [code.tree]:
         for inner in reversed(list(ast.walk(function))):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store) and code.span(inner)[0] < place:
                 names.setdefault(inner.id)
-        assert isinstance(function, Function)
+        if not isinstance(function, Function):
+            continue
         args = function.args
         for one in (*args.posonlyargs, *args.args, *args.kwonlyargs):
             names.setdefault(one.arg)

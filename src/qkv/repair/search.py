@@ -36,25 +36,23 @@ class Suspicion:
 
 def repaired(
     code: Code,
-    suspicion: Suspicion,
-    passes: Callable[[bytes], bool],
+    likely: Iterable[Change],
     is_right: Callable[[bytes], bool],
     seconds: float,
     advance: Callable[[float], None] = lambda share: None,
 ) -> bytes | None:
-    """The file with the first edit under which it is right; None where none was found in time.
+    """The file with the first change under which it is right; None where none was found in time.
 
     Args:
         code: the file.
-        suspicion: what is wrong with it.
-        passes: whether an edited file gives the right numbers on a few inputs; quick.
-        is_right: whether it is found right; asked only of what passes.
+        likely: changes of it, the likeliest first.
+        is_right: whether a changed file is right.
         seconds: how long to look.
         advance: is told the share of that time that has passed since it was told last.
     """
     now = time.monotonic()
     end, seen = now + seconds, {code.data}
-    for change in changes(code, suspicion):
+    for change in likely:
         before, now = now, time.monotonic()
         advance((now - before) / seconds)
         if now > end:
@@ -63,7 +61,7 @@ def repaired(
         if source is None or source in seen or not _parses(source):
             continue
         seen.add(source)
-        if passes(source) and is_right(source):
+        if is_right(source):
             return source
     return None
 

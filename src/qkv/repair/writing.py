@@ -13,35 +13,35 @@ from qkv.errors import CandidateError
 from qkv.report import Patch
 
 
-def write(patch: Patch) -> None:
-    """Nothing; puts the repaired text into the file, whose mode stays as it is. A link is followed.
+def write(patch: Patch, name: str) -> None:
+    """Nothing; puts the repaired text into the file of that name, whose mode stays as it is. A link is followed.
 
     Raises:
         CandidateError: the file may not be written, or it is no longer as it was judged. It is left alone then.
     """
     try:
-        file = Path(patch.file).resolve(strict=True)
+        file = Path(name).resolve(strict=True)
         if not file.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(file, os.W_OK):
-            raise CandidateError(f"{patch.file} is read-only, so it was left as it is", hint=f"chmod u+w {patch.file}")
+            raise CandidateError(f"{name} is read-only, so it was left as it is", hint=f"chmod u+w {name}")
         if file.read_bytes() != patch.original:
             raise CandidateError(
-                f"{patch.file} has changed since it was judged, so it was left as it is", hint="check it again"
+                f"{name} has changed since it was judged, so it was left as it is", hint="check it again"
             )
         _replace(file, patch.edited)
     except OSError as error:
-        raise CandidateError(f"{patch.file} can't be written: {error.strerror or error}") from None
+        raise CandidateError(f"{name} can't be written: {error.strerror or error}") from None
 
 
 def _replace(file: Path, data: bytes) -> None:
     """Nothing; writes a new file beside it, and puts that into its place in one step."""
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    handle, beside = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with os.fdopen(handle, "wb") as new:
             new.write(data)
             new.flush()
             os.fsync(new.fileno())
-        shutil.copymode(file, name)
-        Path(name).replace(file)
+        shutil.copymode(file, beside)
+        Path(beside).replace(file)
     finally:
         with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+            Path(beside).unlink()

@@ -1,3 +1,3 @@
 """Plain scripts: the attention in their variables found by values and by what is made of what, and judged."""
 
-from qkv.scripts.reporting import explained as explained
+from qkv.scripts.reporting import Explained as Explained, Instead as Instead, explained as explained

@@ -18,6 +18,7 @@ class Finding:
         instead: the expression to write in the place of that operation's, with the script's own names; code with a
             comment, or of several lines, where that alone is not it.
         mix: the mix that it spoils; None for none.
+        before: a statement to write in front of that line; empty for none.
     """
 
     fault: str
@@ -25,3 +26,4 @@ class Finding:
     said: str
     instead: str
     mix: Mix | None = None
+    before: str = ""

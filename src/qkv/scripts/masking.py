@@ -14,6 +14,7 @@ from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
 from qkv.scripts.variables import live_values
+from qkv.scripts.wording import drawn, hiding, of_other, where_hidden
 
 
 def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
@@ -113,14 +114,17 @@ def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Findin
     elsewhere = any(other.visible is not None for other in mixes) or mixes[-1] is not mix
     if not said_causal and (elsewhere or not (unused or naming.causal_comment(text.source))):
         return
-    scores, step = reading.name_of(mix.path[-1]) or "attn_scores", mix.normalised or mix.context
+    step = mix.normalised or mix.context
+    source = mix.name(step.sources[0], "attn_scores")
     if unused:
         name = reading.name(unused[-1])
         said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-        instead = f"{scores}.masked_fill({name} == 0, -torch.inf)   # before softmax; True where a token may not look"
-        yield Finding("mask-not-applied", step.made, said, instead, mix)
+        hidden = where_hidden(mix, unused[-1])
+        yield Finding(
+            "mask-not-applied", step.made, said, of_other(mix, step, hiding(mix, source, hidden or name)), mix
+        )
         return
     word = next((name for name in mix.names() if naming.causal_word(name)), naming.causal_comment(text.source))
     said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"
-    instead = f"mask = torch.triu(torch.ones(n, n), diagonal=1).bool()\n{scores}.masked_fill(mask, -torch.inf)"
-    yield Finding("causal-missing", step.made, said, instead, mix)
+    instead, before = of_other(mix, step, hiding(mix, source, "mask")), drawn(mix, source)
+    yield Finding("causal-missing", step.made, said, instead, mix, before)

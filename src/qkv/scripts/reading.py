@@ -55,6 +55,16 @@ class Reading:
         number = self.operations[operation].place if operation >= 0 else None
         return None if number is None else self.run.recording.places[number]
 
+    def above(self, operation: int) -> list[int]:
+        """The arrays that an operation was given, and those that these were made of, the nearest first."""
+        found, pending = list[int](), list(refs(self.operations[operation].arguments))
+        while pending:
+            value = pending.pop(0)
+            if value not in found:
+                found.append(value)
+                pending += self.parents.get(value, [])
+        return found
+
     def code(self, operation: int) -> str:
         """The expression of an operation."""
         place = self.place(operation)

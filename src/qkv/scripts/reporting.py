@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qkv.adapters.messages import Hosting, ScriptRun
+from qkv.adapters.recording import Place
 from qkv.adapters.texts import Text
 from qkv.errors import CandidateError
 from qkv.report import CandidateWords, Disagreement, NamedFault, Report, RowPair, Verdict
@@ -26,7 +30,39 @@ from qkv.scripts.walking import read
 _ALL_ROWS = "every row is wrong: it is the shared inputs, or the way the weights are made"
 
 
-def explained(text: Text, host: Hosting, repeat: str) -> Anatomy:
+@dataclass(frozen=True)
+class Instead:
+    """What a finding says to write.
+
+    Attributes:
+        place: the expression in whose place it goes.
+        code: another expression.
+        before: a statement in front of that one; empty for none.
+    """
+
+    place: Place
+    code: str
+    before: str
+
+
+@dataclass(frozen=True)
+class Explained(Anatomy):
+    """A script, explained.
+
+    Attributes:
+        line: the line to change, of a notebook in all cells one below the other; None where none is named.
+        instead: what its findings say to write in the place of what.
+        contexts: how many products of weights of scores and of values it makes.
+        variables: the variables of which it is known what they hold, with the numbers of those that nothing made.
+    """
+
+    line: int | None = None
+    instead: Sequence[Instead] = ()
+    contexts: int = 0
+    variables: frozenset[tuple[str, bytes]] = frozenset()
+
+
+def explained(text: Text, host: Hosting, repeat: str) -> Explained:
     """A script's lines with what each makes, and the verdict on it.
 
     Args:
@@ -37,11 +73,40 @@ def explained(text: Text, host: Hosting, repeat: str) -> Anatomy:
     try:
         run = host.script(str(text.path), text.source)
     except CandidateError as error:  # it broke a limit, or ended the process that ran it
-        return Anatomy(_stopped(text, error, repeat), ())
+        return Explained(_stopped(text, error, repeat), ())
     reading = read(run)
     judgement = judged(reading, text)
     report = _report(text, run, reading, judgement, repeat)
-    return Anatomy(report, lines_of(text, reading, judgement.findings))
+    findings = judgement.findings
+    line = line_of(reading, findings[0]) if findings else run.line if run.error else 0
+    return Explained(
+        report,
+        lines_of(text, reading, findings),
+        line or None,
+        list(_instead(reading, findings)),
+        sum(mix.product is not None for mix in judgement.mixes),
+        frozenset(_variables(reading)),
+    )
+
+
+def _variables(reading: Reading) -> Iterator[tuple[str, bytes]]:
+    for value, sight in reading.sights.items():
+        if sight.known.sources or not sight.fixed:
+            yield reading.name(value), b""
+        if not sight.known.sources and not sight.fixed and sight.known.kind in ("tokens", "matrix"):
+            yield reading.name(value), reading.array(value).tobytes()
+
+
+def _instead(reading: Reading, findings: Sequence[Finding]) -> Iterator[Instead]:
+    """The expressions that findings say to write in the place of others."""
+    for finding in findings:
+        # A helper that does what it is told is left alone: its caller is to be changed.
+        place, code = reading.place(finding.operation), finding.instead.partition("   #")[0]
+        if place is None or place.line != line_of(reading, finding):
+            continue
+        with contextlib.suppress(SyntaxError):
+            ast.parse(code)
+            yield Instead(place, code, finding.before)
 
 
 def words_of_script(text: Text, framework: str = "", dtype: str = "") -> CandidateWords:
@@ -107,16 +172,17 @@ def _fault(text: Text, reading: Reading, finding: Finding) -> NamedFault:
 def _mended(text: Text, reading: Reading, finding: Finding) -> str:
     """The line as it should be, where one expression is to be replaced in it; else what to write."""
     place = reading.place(finding.operation)
+    before = f"{finding.before}\n" if finding.before else ""
     if place is None or place.line != place.end_line or place.line != line_of(reading, finding):
-        return finding.instead
-    if "#" in finding.instead or "\n" in finding.instead:
-        return finding.instead
+        return before + finding.instead
+    if "#" in finding.instead or "\n" in finding.instead or reading.operations[finding.operation].in_place:
+        return before + finding.instead
     line = text.lines[place.line - 1].encode()
-    before, after = line[: place.column].decode(), line[place.end_column :].decode()
+    start, end = line[: place.column].decode(), line[place.end_column :].decode()
     operands = " @ " in finding.instead or " / " in finding.instead
-    alone = before.rstrip().endswith(("=", "(", ",", "return")) and (after.strip()[:1] in ("", ")", ",", "#"))
+    alone = start.rstrip().endswith(("=", "(", ",", "return")) and (end.strip()[:1] in ("", ")", ",", "#"))
     instead = f"({finding.instead})" if operands and not alone else finding.instead
-    return f"{before}{instead}{after}".strip()
+    return before + f"{start}{instead}{end}".strip()
 
 
 def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
@@ -131,6 +197,7 @@ def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
         "rows": list(_rows(alone)),
         "spread": _spread(alone),
         "wrong": [list(alone.wrong)],
+        "matrices": [one for one in [alone.matrices] if one is not None and one.first is not None],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import CLOSE, Known
 from qkv.scripts.mixes import Mix
-from qkv.scripts.wording import finding_of, softmax_code
+from qkv.scripts.wording import finding_of, over_keys, softmax_code
 
 
 def slips(mix: Mix) -> Iterator[Finding]:
@@ -44,8 +45,8 @@ def _scores_mixed(mix: Mix) -> Finding:
         )
         return Finding("scores-for-weights", mix.context.made, said, f"{weights} @ {values}", mix)
     said = f"{name} holds scores, whose rows don't sum to one: a softmax has to make weights of them first"
-    instead = f"attn_weights = {softmax_code(mix, name)}\ncontext = attn_weights @ {values}"
-    return Finding("softmax-missing", mix.context.made, said, instead, mix)
+    before = f"attn_weights = {softmax_code(mix, name)}"
+    return Finding("softmax-missing", mix.context.made, said, f"attn_weights @ {values}", mix, before)
 
 
 def axis(mix: Mix) -> Iterator[Finding]:
@@ -55,20 +56,21 @@ def axis(mix: Mix) -> Iterator[Finding]:
         return
     weights, value = mix.name(mix.weights, "attn_weights"), mix.name(mix.value, "values")
     if step.over == "query":
-        source = mix.name(step.sources[0], "attn_scores")
         said = (
             f"softmax runs down the columns here: the columns of {weights} sum to one, and its rows don't. A row "
             "holds the "
             "weights of one token, so it is the row that must sum to one"
         )
-        yield Finding("softmax-over-queries", step.made, said, softmax_code(mix, source), mix)
+        yield Finding("softmax-over-queries", step.made, said, over_keys(mix, step), mix)
         return
     said = (
         f"a row of {weights} holds the weights of one token, one for each row of {value}. Transposed, each "
         "context vector "
         "is made with one weight from every token, and these don't sum to one"
     )
-    instead = f"{weights} @ {value}" if mix.weights_first else f"{value}.T @ {weights}.T"
+    code = mix.reading.code(mix.context.made)
+    row = re.sub(r"\[:,\s*(\w+)\]", r"[\1]", code)  # one token's weights, taken out of a column
+    instead = row if row != code else f"{weights} @ {value}" if mix.weights_first else f"{value}.T @ {weights}.T"
     yield Finding("weights-transposed", mix.context.made, said, instead, mix)
 
 
@@ -81,8 +83,16 @@ def sums(mix: Mix) -> Iterator[Finding]:
     if len(wrong):
         name, row = mix.name(mix.weights, "the weights"), int(wrong[0])
         said = f"the weights of token {row} in {name} sum to {of_rows[row]:.4f}, and must sum to one"
-        instead = f"{name} = {softmax_code(mix, 'attn_scores')}   # or divide each row by its sum"
-        yield Finding("rows-not-one", mix.context.made, said, instead, mix)
+        source = next((one for one in mix.weights.chain() if one.kind == "scores"), None)
+        scores = "attn_scores" if source is None else mix.name(source, "attn_scores")
+        if source is not None:
+            yield Finding("rows-not-one", mix.weights.made, said, softmax_code(mix, scores), mix)
+        elif mix.reading.name_of(mix.weights):
+            before = f"{name} = {_shares(mix, name)}"
+            yield Finding("rows-not-one", mix.context.made, said, mix.reading.code(mix.context.made), mix, before)
+        else:
+            instead = f"attn_weights = {softmax_code(mix, scores)}   # or divide each row by its sum"
+            yield Finding("rows-not-one", mix.context.made, said, instead, mix)
 
 
 def masked_late(mix: Mix) -> Iterator[Finding]:
@@ -97,6 +107,11 @@ def masked_late(mix: Mix) -> Iterator[Finding]:
                 "sums to "
                 f"one. Mask the scores before softmax, or divide {name} by the sums of its rows"
             )
-            keep = "dim=-1, keepdim=True" if mix.is_torch else "axis=-1, keepdims=True"
-            instead = f"{name} = {name} / {name}.sum({keep})   # behind this line"
-            yield Finding("mask-after-softmax", step.made, said, instead, mix)
+            code, changes = mix.reading.code(step.made), mix.reading.operations[step.made].in_place
+            shares = f"{code}\n{name} = {_shares(mix, name)}" if changes else _shares(mix, f"({code})")
+            yield Finding("mask-after-softmax", step.made, said, shares, mix)
+
+
+def _shares(mix: Mix, rows: str) -> str:
+    """Rows divided by their sums."""
+    return f"{rows} / {rows}.sum({'dim=-1, keepdim=True' if mix.is_torch else 'axis=-1, keepdims=True'})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,7 @@ from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known, close
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
+from qkv.scripts.wording import softmax_code
 
 _COMPARING = frozenset({"allclose", "equal", "array_equal", "isclose", "assert_close", "assert_allclose", "eq"})
 
@@ -54,14 +56,22 @@ def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
             dead = [one for one in later if one.value not in live and not _same(reading, one.value, known)]
             if later and later[-1] in dead:
                 fresh, weights = dead[-1], reading.name_of(mix.weights) or "the weights"
+                before = _again(mix, known, weights)
                 said = (
                     f"line {reading.line(fresh.value)} gives {old.name} new numbers, and {weights} still comes "
                     "from the old ones: a variable does not follow when what it was made of changes. Do the softmax "
                     "again after it"
                 )
-                instead = f"{weights} = torch.softmax({old.name}, dim=-1)   # after line {reading.line(fresh.value)}"
-                yield Finding("stale-variable", mix.context.made, said, instead, mix)
+                yield Finding("stale-variable", mix.context.made, said, reading.code(mix.context.made), mix, before)
                 return
+
+
+def _again(mix: Mix, known: Known, weights: str) -> str:
+    """The statement that makes the weights again, of what a variable holds now."""
+    step = mix.normalised
+    if step is not None and known in step.sources[0].chain():
+        return f"{weights} = {mix.reading.code(step.made)}"
+    return f"{weights} = {softmax_code(mix, mix.name(known, 'attn_scores'))}"
 
 
 def _same(reading: Reading, value: int, known: Known) -> bool:
@@ -93,10 +103,16 @@ def _changed(mix: Mix) -> Iterator[Finding]:
                     f"this changes {name} in place, between the scores, which come from the old numbers, "
                     "and the context vectors"
                 )
-                yield Finding(
-                    "inputs-changed", made, said, f"changed = {name} * factor   # a new array, and {name} stays", mix
-                )
+                yield Finding("inputs-changed", made, said, _as_new(name, reading.code(made)), mix)
                 return
+
+
+def _as_new(name: str, code: str) -> str:
+    """The statement that gives what another one does in place to a new variable."""
+    changed = re.fullmatch(rf"{re.escape(name)}\s*([-+*/@]|\*\*)=\s*(.+)", code)
+    if changed is None:
+        return f"changed = {name} * factor   # a new array, and {name} stays"
+    return f"changed_{name} = {name} {changed[1]} ({changed[2]})"
 
 
 def _numbered(reading: Reading) -> Iterator[Finding]:
@@ -113,11 +129,25 @@ def _numbered(reading: Reading) -> Iterator[Finding]:
         said_of_it = (
             f"{name} comes from the token at index {token}; by its name it belongs to the one at index {meant}{called}"
         )
-        code = reading.code(reading.made_by[value])
-        taken, right = f"[{token}]", f"[{meant}]"
-        instead = code.replace(taken, right) if taken in code else f"{name}   # from row {meant} of the inputs"
+        instead = _of_token(reading, value, token, meant) or f"{name}   # from row {meant} of the inputs"
         yield Finding("other-token", reading.made_by[value], said_of_it, instead)
         return
+
+
+def _of_token(reading: Reading, value: int, token: int, meant: int) -> str:
+    """The expression that makes an array, with another token's row in it; empty where that one has no name there."""
+    code = reading.code(reading.made_by[value])
+    if f"[{token}]" in code:
+        return code.replace(f"[{token}]", f"[{meant}]")
+    for row in reading.parents[value]:
+        sight, name = reading.sights.get(row), reading.name(row)
+        if sight is None or sight.token != token or not name:
+            continue
+        for other, names in reading.names.items():
+            rows = sight.known.array.reshape(-1, sight.known.array.shape[-1])
+            if len(rows) > meant and other in reading.made_by and close(reading.array(other), rows[meant]):
+                return re.sub(rf"\b{re.escape(name)}\b", names[0], code)
+    return ""
 
 
 def _rows_of_others(reading: Reading) -> Iterator[Finding]:

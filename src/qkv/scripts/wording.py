@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from qkv.scripts.findings import Finding
-from qkv.scripts.known import Known
+from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
 
 Words = tuple[str, str]
@@ -19,7 +19,49 @@ def finding_of(mix: Mix, step: Known) -> Finding:
     """The finding on a step that no right attention takes."""
     source = mix.name(step.sources[0], "attn_scores") if step.sources else "attn_scores"
     said, instead = _WORDS[step.slip](mix, step, source)
-    return Finding(step.slip, step.made, said, instead, mix)
+    before = _before(mix, step) if step.slip == "dropout-in-eval" else ""
+    return Finding(step.slip, step.made, said, instead, mix, before)
+
+
+def over_keys(mix: Mix, step: Known) -> str:
+    """The expression that makes weights, its axis that of the keys."""
+    code = mix.reading.code(step.made)
+    changed = re.sub(r"\b(dim|axis)\s*=\s*-?\d+", r"\1=-1", code)
+    if changed != code:
+        return changed
+    return softmax_code(mix, mix.name(step.sources[0], "attn_scores"))
+
+
+def of_other(mix: Mix, step: Known, source: str) -> str:
+    """The expression that makes weights of scores, made of others."""
+    code, own = mix.reading.code(step.made), mix.name(step.sources[0], "attn_scores")
+    written = own if code.count(own) == 1 else own.removeprefix("(").removesuffix(")")
+    return code.replace(written, source) if code.count(written) == 1 else softmax_code(mix, source)
+
+
+def hiding(mix: Mix, scores: str, mask: str) -> str:
+    """Scores that are minus infinity where a mask is True, in the script's framework."""
+    return f"{scores}.masked_fill({mask}, -torch.inf)" if mix.is_torch else f"np.where({mask}, -np.inf, {scores})"
+
+
+def drawn(mix: Mix, scores: str) -> str:
+    """The statement that draws a causal mask for scores, True above the diagonal."""
+    if mix.is_torch:
+        return f"mask = torch.triu(torch.ones_like({scores}), diagonal=1).bool()"
+    return f"mask = np.triu(np.ones({scores}.shape, dtype=bool), k=1)"
+
+
+def where_hidden(mix: Mix, mask: int, visible: Array | None = None) -> str:
+    """A variable that holds a mask, as an expression that is True where it hides; empty where that can't be told."""
+    array, name = mix.reading.array(mask), mix.reading.name(mask)
+    shape = array.shape[-2:]
+    visible = np.tri(*shape) > 0 if visible is None else visible.reshape(-1, *visible.shape[-2:])[0]
+    rows = array.reshape(-1, *shape)[0].astype(bool)
+    if not name or rows.shape != visible.shape:
+        return ""
+    if np.array_equal(rows, ~visible):
+        return name if array.dtype == bool else f"{name} == 1" if not mix.is_torch else f"{name}.bool()"
+    return f"{name} == 0" if np.array_equal(rows, visible) else ""
 
 
 def softmax_code(mix: Mix, scores: str) -> str:
@@ -63,12 +105,19 @@ def _added(mix: Mix, step: Known, source: str) -> Words:
 
 
 def _masked(mix: Mix, step: Known, source: str) -> str:
-    code = mix.reading.code(step.made)
+    code, reading = mix.reading.code(step.made), mix.reading
     if "masked_fill" in code:
         return re.sub(r",[^,()]+\)$", ", -torch.inf)", code)
-    if mix.is_torch:
-        return f"{source}.masked_fill(mask, -torch.inf)   # mask: True where a token may not look"
-    return f"np.where(mask, -np.inf, {source})   # mask: True where a token may not look"
+    masks = [
+        one for one in reading.above(step.made) if one in reading.sights and reading.sights[one].known.kind == "mask"
+    ]
+    hidden = (where_hidden(mix, one, step.visible) for one in masks)
+    mask = next((one for one in hidden if one), "")
+    return (
+        hiding(mix, source, mask)
+        if mask
+        else f"{hiding(mix, source, 'mask')}   # mask: True where a token may not look"
+    )
 
 
 def _over_all(mix: Mix, step: Known, source: str) -> Words:
@@ -77,7 +126,7 @@ def _over_all(mix: Mix, step: Known, source: str) -> Words:
 
 def _over_others(mix: Mix, step: Known, source: str) -> Words:
     said = f"softmax runs over the axis {step.over} here; it is a token's weights over all keys that must sum to one"
-    return said, softmax_code(mix, source)
+    return said, over_keys(mix, step)
 
 
 def _twice(mix: Mix, step: Known, source: str) -> Words:
@@ -98,7 +147,22 @@ def _dropout(mix: Mix, step: Known, source: str) -> Words:
         "each run gives "
         "other context vectors. It belongs in training alone"
     )
-    return said, "dropout.eval()   # or leave dropout out"
+    code = mix.reading.code(step.made)
+    called = code.partition("(")[0]
+    if _before(mix, step):
+        return said, code
+    if called.endswith("dropout") and "training" in code:
+        return said, re.sub(r"training\s*=\s*\w+", "training=False", code)
+    if called in ("F.dropout", "nn.functional.dropout", "torch.nn.functional.dropout"):
+        return said, f"{code[:-1]}, training=False)"
+    return said, f"{source}   # leave dropout out"
+
+
+def _before(mix: Mix, step: Known) -> str:
+    """The statement that turns a layer's dropout off; empty where no layer does it."""
+    called, bracket, _ = mix.reading.code(step.made).partition("(")
+    functional = called.rpartition(".")[0].endswith(("F", "functional", "torch"))
+    return f"{called}.eval()" if bracket and called.replace(".", "").isidentifier() and not functional else ""
 
 
 def _split(mix: Mix, step: Known, source: str) -> Words:

@@ -1,4 +1,4 @@
-# rows-not-one in line 7
+# rows-not-one in line 6
 import numpy as np
 np.random.seed(1)
 x = np.random.randn(5, 4)
