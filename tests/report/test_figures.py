@@ -1,4 +1,4 @@
-"""The figure of a fault: the oracle on a tiny attention, right and with the fault, and the first tensor that differs."""
+"""The figure of a fault: the oracle on a tiny attention, right and faulty, and the first tensor that differs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_fault_has_a_figure(name: str) -> None:
     assert max(matrices.expected.shape) <= 8
     assert figure.replaced <= set(Stage)
     # Where a fault changes shapes, as a cache with more tokens does, the first tensor of the right shape is shown.
-    shown = Stage(matrices.title.partition(" after ")[2].split()[0].rstrip(","))
+    shown = Stage(matrices.title.partition(" after the stage ")[2].split()[0].rstrip(","))
     assert shown in figure.replaced or name == "cache-other-sequence"
     assert figure.on
 

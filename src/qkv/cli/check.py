@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 import click
@@ -12,6 +13,7 @@ from qkv.cli.candidate import candidate_options, request_of
 from qkv.cli.ending import own_failure, put
 from qkv.cli.forms import DOCUMENTS, document_of, exit_code_of, form_option, text_of
 from qkv.cli.options import given_fields, in_flags, spec_options
+from qkv.cli.pages import html_option, write_page
 from qkv.errors import SpecError
 from qkv.vocabulary import DType
 
@@ -29,6 +31,7 @@ LONGEST = 1 << 20
 @click.argument("targets", metavar="FILE.py[:NAME]... | DUMP [DUMP]", nargs=-1)
 @spec_options
 @form_option
+@html_option
 @candidate_options
 @click.option("--sweep", is_flag=True, help="many more sizes than usual, for functions of query, key and value")
 @click.option(
@@ -38,7 +41,7 @@ LONGEST = 1 << 20
 @click.option("--gradients", is_flag=True, help="judge the backward pass too, where the output is right (torch only)")
 @click.option("--fix", is_flag=True, help="write the repair into the file, where one is found with which it is right")
 @click.option("--watch", is_flag=True, help="judge the file again each time that it, or a file it imports, is saved")
-def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **options: Any) -> None:
+def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, html: Path | None, **options: Any) -> None:
     """Judge the attention in a file, or in each of several: right, or wrong and why.
 
     A dump is a file of tensors that another program wrote (.safetensors, .npz, .pt, or a folder of .npy files): query,
@@ -51,7 +54,7 @@ def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **o
     if watch and options["fix"]:
         raise click.UsageError("--watch judges what you save, and --fix would save it too. Leave one of them out")
     if watch:
-        _watch(targets, form, verbose, options)
+        _watch(targets, form, verbose, html, options)
     reports: list[Report] = []
     jobs = _jobs(targets, options)
     for request, other in jobs:
@@ -67,7 +70,15 @@ def command(targets: tuple[str, ...], form: str, verbose: bool, watch: bool, **o
             raise
         put("\n" * (form == "text" and len(reports) > 1) + text)
     put(document_of(reports, form))
+    if html is not None:
+        _write_page(html, reports, form)
     raise SystemExit(exit_code_of(reports))
+
+
+def _write_page(file: Path, reports: Sequence[Report], form: str) -> None:
+    from qkv.report.html import to_html
+
+    write_page(file, to_html(reports), form)
 
 
 def _jobs(targets: Sequence[str], options: Mapping[str, Any]) -> list[tuple[Request, str | None]]:
@@ -110,7 +121,7 @@ def _judged(request: Request, other: str | None = None, host: Hosting | None = N
     return fixed(report, request, judge) if fix else report
 
 
-def _watch(targets: Sequence[str], form: str, verbose: bool, options: Mapping[str, Any]) -> NoReturn:
+def _watch(targets: Sequence[str], form: str, verbose: bool, html: Path | None, options: Mapping[str, Any]) -> NoReturn:
     """Nothing; judges one file again and again, until it is stopped.
 
     Raises:
@@ -135,6 +146,8 @@ def _watch(targets: Sequence[str], form: str, verbose: bool, options: Mapping[st
     def show(one: Report) -> None:
         # Not put(): once the reader has gone there is nobody left to judge for.
         click.echo(text_of(one, form, verbose, alone=False), nl=False)
+        if html is not None:
+            _write_page(html, [one], form)
 
     keep_judging(request, report, show, quiet=form != "text")
 

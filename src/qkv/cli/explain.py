@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from qkv.cli.candidate import candidate_options, encodable_json, request_of
 from qkv.cli.options import given_fields, in_flags, spec_options
+from qkv.cli.pages import html_option, write_page
 from qkv.errors import SpecError
 
 if TYPE_CHECKING:
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="FILE.py[:NAME] | NOTEBOOK.ipynb[:NAME]", required=False)
 @spec_options
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+@html_option
 @candidate_options
-def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
+def command(target: str | None, form: str, verbose: bool, html: Path | None, **options: Any) -> None:
     """Show the code with what each line makes: the stage, the shape by axes, the matrix product, right or wrong.
 
     A plain script or a notebook is run as it stands, and the attention found in its variables.
@@ -39,6 +42,10 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     except SpecError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
     put(_text(anatomy, form, verbose))
+    if html is not None:
+        from qkv.report.html import anatomy_to_html
+
+        write_page(html, anatomy_to_html(anatomy), form)
     raise SystemExit(anatomy.report.exit_code)
 
 

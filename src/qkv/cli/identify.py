@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
 from qkv.cli.candidate import candidate_options, encodable_json, request_of
+from qkv.cli.pages import html_option, write_page
 from qkv.errors import SpecError
 from qkv.spec.field_table import LARGEST_SIZE
 
@@ -21,8 +23,9 @@ SIZE = click.IntRange(min=1, max=LARGEST_SIZE)
 @click.option("--head-dim", type=SIZE, help="channels of one head's query and key")
 @click.option("--value-dim", type=SIZE, help="channels of one head's value")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="form of the answer")
+@html_option
 @candidate_options
-def command(target: str | None, form: str, verbose: bool, **options: Any) -> None:
+def command(target: str | None, form: str, verbose: bool, html: Path | None, **options: Any) -> None:
     """Read from outside which attention a function or a dump computes: scale, mask, positions and all.
 
     The spec in the JSON form is one that qkv check --spec takes.
@@ -45,6 +48,10 @@ def command(target: str | None, form: str, verbose: bool, **options: Any) -> Non
     except SpecError as error:
         raise click.UsageError(str(error)) from None
     put(_text(identity, form, verbose))
+    if html is not None:
+        from qkv.report.html import identity_to_html
+
+        write_page(html, identity_to_html(identity), form)
     raise SystemExit(identity.exit_code)
 
 

@@ -52,12 +52,24 @@ def identity_to_json(identity: Identity) -> str:
 def identity_text(identity: Identity, console: Console, *, verbose: bool = False) -> str:
     """The identity as text for a terminal. ``verbose`` adds every input that the spec was held against."""
     identity = harmless(identity)
-    mark, style = ("!", "bold magenta")
-    said = "not read"
-    if identity.spec is not None:
-        mark, said, style = ("✓", "read", "bold green") if identity.known else ("?", "read in part", "bold yellow")
+    mark, said, style = STATES[state_of(identity)]
     sections = ((title, Text("\n".join(lines))) for title, lines in _sections(identity, verbose) if lines)
     return page(headline(mark, said, style, identity.candidate), sections, identity.repeat, console)
+
+
+STATES = {
+    "known": ("✓", "read", "bold green"),
+    "part": ("?", "read in part", "bold yellow"),
+    "none": ("!", "not read", "bold magenta"),
+}
+"""How much was read, as it is said."""
+
+
+def state_of(identity: Identity) -> str:
+    """How much was read: ``known``, ``part`` or ``none``."""
+    if identity.spec is None:
+        return "none"
+    return "known" if identity.known else "part"
 
 
 def _sections(identity: Identity, verbose: bool) -> Iterator[tuple[str, Sequence[str]]]:
@@ -70,10 +82,11 @@ def _sections(identity: Identity, verbose: bool) -> Iterator[tuple[str, Sequence
         yield "picture", [name, *drawn.splitlines()]
     yield "or", identity.rivals
     yield "open", identity.undecided
-    yield "held to", [_probe(probe) for probe in identity.probes] if verbose else [_in_short(identity)]
+    yield "held to", [_probe(probe) for probe in identity.probes] if verbose else [in_short(identity)]
 
 
-def _in_short(identity: Identity) -> str:
+def in_short(identity: Identity) -> str:
+    """What the spec was held against, in a sentence."""
     taken = [probe for probe in identity.probes if probe.agrees is not None]
     if identity.candidate.kind == "dump":
         if not taken:

@@ -103,7 +103,7 @@ def _first_in_a_call(right: Run, faulty: Run) -> Matrices | None:
                 continue
             if np.isfinite(got).any():
                 place = tuple(int(one) for one in np.argwhere(unlike(expected, got))[0][:-2])
-                return matrices_at(f"{WORDS.get(name, name)} after {stage}", name, place, ends)
+                return matrices_at(f"{WORDS.get(name, name)} after the stage {stage}", name, place, ends)
     return None
 
 
@@ -125,10 +125,8 @@ def matrices_at(title: str, name: str, place: tuple[int, ...], runs: tuple[Run, 
     tensors = [getattr(run, name) for run in runs]
     of_pairs = name in ("scores", "weights")
     row = "token" if name in ("key", "value") else "query"
-    where = [f"{axis} {at}" for axis, at in zip(("sequence", "head"), place, strict=False)]
-    batch, *heads = where
-    several = [batch] if runs[0].inputs.batch > 1 else []
-    title = ", ".join([" of ".join([title, *heads]), *several])
+    batch, *heads = (f"{axis} {at}" for axis, at in zip(("sequence", "head"), place, strict=False))
+    title = ", ".join([title, *heads, *([batch] if runs[0].inputs.batch > 1 else [])])
     expected, got = (tensor[place] for tensor in tensors)
     axes = row, "key" if of_pairs else "channel"
     if not of_pairs:

@@ -16,10 +16,13 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from qkv.pictures.heatmap import heat_map
+from qkv.pictures.panels import Pictured
 from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
 from qkv.report.places import TWO_DUMPS, number, place_of
 from qkv.report.plain import harmless
+from qkv.report.worth import worth_of
 from qkv.spec import describe
 
 MARKS = {
@@ -37,9 +40,6 @@ WIDE = 66
 MOST_CHANNELS = 6
 """Numbers of a row that are printed side by side."""
 
-SAME_NUMBERS = "gives the same numbers under this spec"
-"""The reason for blindness that is no absence of a feature, as strength.py words it."""
-
 
 def terminal() -> Console:
     """The console that stdout is: no narrower than a report can be, and without any escapes where NO_COLOR is set."""
@@ -48,7 +48,7 @@ def terminal() -> Console:
 
 
 def print_report(report: Report, console: Console, *, verbose: bool = False) -> None:
-    """Prints the report. ``verbose`` adds every probe, and every fault that the probes could not show."""
+    """Prints the report. ``verbose`` adds what is wrong inside, every probe, and every fault that none could show."""
     text = report_text(report, console, verbose=verbose)
     console.file.write(text)
     console.file.flush()
@@ -58,7 +58,8 @@ def report_text(report: Report, console: Console, *, verbose: bool = False) -> s
     """The report as the console's encoding, width and colours have it: see :func:`print_report`."""
     report, room = harmless(report), console.width - INDENT
     mark, style = MARKS[report.verdict]
-    sections = (*_findings(report, room), *_grounds(report, room, verbose))
+    inside = [("inside", _inside(report.pictured(), console, room))] if verbose and report.matrices else []
+    sections = (*_findings(report, room), *inside, *_grounds(report, room, verbose))
     return page(headline(mark, report.verdict.value, style, report.candidate), sections, report.repeat, console)
 
 
@@ -94,6 +95,12 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
         yield "by hand", _example(report.example, room)
+
+
+def _inside(pictured: Pictured, console: Console, room: int) -> RenderableType:
+    """What is wrong first inside, beside what it should be, as heat maps."""
+    row, column = pictured.panels[0].axes
+    return Group(Text(f"{pictured.title}: {row} down, {column} across"), heat_map(pictured.panels, console, room))
 
 
 def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
@@ -248,33 +255,22 @@ def _numbers(array: Any, width: int) -> str:
 
 
 def _strength(report: Report, verbose: bool) -> RenderableType:
-    agreed = sum(probe.agrees is True for probe in report.probes)
-    refused = [probe for probe in report.probes if probe.agrees is None]
-    counted = f"{agreed} of {len(report.probes) - len(refused)} probes agree"
-    if refused and not verbose:
-        counted += f"; {len(refused)} more could not be given (--verbose says why)"
+    worth = worth_of(report)
+    counted = worth.counted
+    if worth.refused and not verbose:
+        counted += f"; {len(worth.refused)} more could not be given (--verbose says why)"
     parts: list[RenderableType] = [Text(counted)]
     if verbose:
-        parts += [Text(f"could not be called with {probe.name}: {probe.note}", style="yellow") for probe in refused]
-    strength = report.strength
-    if strength is None:
-        return Group(*parts)
-    reasons: dict[str, list[str]] = {}
-    for entry in strength.blind_to:
-        fault, _, reason = entry.partition(": ")
-        reasons.setdefault(reason, []).append(fault)
-    absent = [reason for reason in reasons if reason != SAME_NUMBERS]
-    elsewhere = sum(len(reasons[reason]) for reason in absent)
-    could = strength.of - elsewhere
-    parts.append(
-        Text(f"these probes would have shown {strength.would_catch} of the {could} known faults it could have")
-    )
-    if SAME_NUMBERS in reasons:
-        parts.append(Text(f"not shown: {', '.join(reasons[SAME_NUMBERS])}", style="dim"))
+        parts += [Text(f"could not be called with {one.name}: {one.note}", style="yellow") for one in worth.refused]
+    if worth.shown:
+        parts.append(Text(worth.shown))
+    if worth.missed:
+        parts.append(Text(f"not shown: {', '.join(worth.missed)}", style="dim"))
     if verbose:
-        parts += [Text(f"{reason}: {', '.join(reasons[reason])}", style="dim") for reason in absent]
-    elif elsewhere:
-        told = f"{elsewhere} more can't be shown here: {', '.join(absent)} (--verbose names them)"
+        parts += [Text(f"{reason}: {', '.join(faults)}", style="dim") for reason, faults in worth.absent.items()]
+    elif worth.absent:
+        elsewhere = sum(map(len, worth.absent.values()))
+        told = f"{elsewhere} more can't be shown here: {', '.join(worth.absent)} (--verbose names them)"
         parts.append(Text(told, style="dim"))
     return Group(*parts)
 

@@ -9,14 +9,18 @@ import numpy as np
 
 from qkv.errors import QkvError
 from qkv.masks import Causal, Everything
-from qkv.oracle import Inputs
+from qkv.oracle import Inputs, Run
 from qkv.oracle.one_token import one_token
+from qkv.report.matrices import Matrices, unlike
 from qkv.scripts.known import Array, Known, close
 from qkv.scripts.mixes import Mix
 from qkv.spec import AttentionSpec
 
 LONGEST = 256
 """Tokens; the slow loop takes long beyond."""
+
+FEW = 16
+"""Tokens up to which all their weights are computed alone too."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Alone:
         got: the script's.
         wrong: which rows are wrong, of that sequence; none where all are right.
         weights: its row of weights in one head, as it should be and as it is; None where they can't be told.
+        matrices: the same of every token, where these are few.
     """
 
     batch: int
@@ -38,6 +43,7 @@ class Alone:
     got: Array
     wrong: Sequence[bool]
     weights: tuple[Array, Array] | None
+    matrices: Matrices | None = None
 
 
 def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
@@ -85,7 +91,8 @@ def _first_difference(mix: Mix, spec: AttentionSpec, inputs: Inputs, got: Array)
         if any(wrong) or batch == got.shape[0] - 1:
             token = tokens[wrong.index(True) if any(wrong) else 0]
             weights = _weights(mix, spec, inputs, batch, token)
-            return Alone(batch, token, expected[token], own[token], wrong, weights)
+            matrices = _matrices(mix, spec, inputs, batch, tokens) if got.shape[2] <= FEW else None
+            return Alone(batch, token, expected[token], own[token], wrong, weights, matrices)
     raise QkvError("there is no sequence")
 
 
@@ -106,6 +113,23 @@ def _weights(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, token: i
     if rows.shape[-2:] != (query.shape[-2], length):
         return None
     return np.array(expected)[:length], rows[batch, 0, token]
+
+
+def _matrices(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, tokens: Sequence[int]) -> Matrices | None:
+    """The weights of these tokens in the first head; None where they can't be told."""
+    rows = [_weights(mix, spec, inputs, batch, token) for token in tokens]
+    if any(row is None for row in rows):
+        return None
+    expected, got = (np.stack([row[side] for row in rows if row is not None]) for side in (0, 1))
+    at = Run(spec, inputs).positions()
+    may_attend = spec.mask.allows(at) & at.everywhere
+    if inputs.may_attend is not None:
+        may_attend = may_attend & inputs.may_attend
+    shape = (inputs.batch, spec.num_heads, *may_attend.shape[-2:])
+    masks = may_attend, np.True_ if mix.visible is None else _spread(mix.visible)
+    hidden, own = (~np.broadcast_to(mask, shape)[batch, 0, list(tokens)] for mask in masks)
+    wrong = unlike(expected, got)
+    return Matrices("attn_weights", ("query", "key"), expected, got, wrong, (hidden, own), tokens[0])
 
 
 def _plain(known: Known) -> Array | None:
