@@ -12,9 +12,11 @@ INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constr
 DEMO_READY := $(VENV)/.ready-for-demo
 TEST_READY := $(VENV)/.ready-for-test
 SETTINGS   := pyproject.toml constraints.txt
+# What the pages are built and tested with. Nothing else needs npm: the package carries what was built.
+NPM_READY  := viewer/node_modules/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types imports unit slow benchmark clean
+.PHONY: help demo test lint format types imports unit slow benchmark viewer browser clean
 
 help:  ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,8 +50,14 @@ format: $(TEST_READY)  ## put the style right
 benchmark: $(TEST_READY)  ## measure what the project claims
 	$(BIN)/python -m benchmarks
 
+viewer: $(NPM_READY)  ## build the script and the styles of the pages
+	cd viewer && npm run build
+
+browser: $(TEST_READY) $(NPM_READY)  ## test the pages in Chromium
+	PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 $(wildcard viewer/tests/*.test.mjs)
+
 clean:  ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist viewer/node_modules viewer/tests/shots .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # `--upgrade` because the pip that comes with a Python may be too old to know dependency groups.
@@ -69,3 +77,7 @@ $(TEST_READY): $(SETTINGS)
 	$(make_venv)
 	$(INSTALL) --editable '.[test]' --group dev
 	@touch $(DEMO_READY) $@
+
+$(NPM_READY): viewer/package-lock.json
+	cd viewer && npm ci --no-audit --no-fund
+	@touch $@

@@ -38,6 +38,7 @@ export function browser() {
   let running;
   let opened = [];
   before(async () => {
+    assert.ok(executablePath, "there is no Chromium: install it (apt-get install chromium), or say where: CHROMIUM=/path");
     running = await chromium.launch({
       executablePath,
       args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -119,23 +119,29 @@ function columnLabels(context: CanvasRenderingContext2D, { frame, palette, keys,
   context.font = FONT;
 }
 
+/** The places of bars to draw: of those that begin on one pixel the longest. */
+function longest(values: Float32Array, [from, to]: [number, number], begin: (at: number) => number): number[] {
+  const result: number[] = [];
+  let pixel = NaN;
+  for (let at = from; at < to; at++) {
+    const here = Math.floor(begin(at));
+    const last = result.length - 1;
+    if (here !== pixel) result.push(at);
+    else if ((values[at] || 0) > (values[result[last]!] || 0)) result[last] = at;
+    pixel = here;
+  }
+  return result;
+}
+
 function bars(context: CanvasRenderingContext2D, { frame, palette, bars: { title, values } }: Surroundings): void {
   const { left, top } = frame.margins;
   const bottom = top - GAP;
   const most = largest(values) || 1;
-  const [from, to] = frame.seen.columns;
   context.fillStyle = css(palette.heat);
-  // Of keys that fall on one pixel the largest is drawn.
-  let pixel = 0;
-  let tallest = 0;
-  for (let at = from; at < to; at++) {
+  for (const at of longest(values, frame.seen.columns, (column) => frame.x(column))) {
     const x = Math.max(left, frame.x(at));
     const end = Math.min(left + frame.width, frame.x(at + 1));
-    if (Math.floor(x) !== pixel) tallest = 0;
-    pixel = Math.floor(x);
     const height = ((values[at] || 0) / most) * BARS;
-    if (height <= tallest) continue;
-    tallest = height;
     context.fillRect(x, bottom - height, Math.max(1, end - x - (frame.cell.column > 6 ? 1 : 0)), height);
   }
   context.fillStyle = css(palette.rule);
@@ -148,12 +154,11 @@ function bars(context: CanvasRenderingContext2D, { frame, palette, bars: { title
 
 function strips(context: CanvasRenderingContext2D, { frame, palette, strips, cell }: Surroundings): void {
   const { left, top, strip: width } = frame.margins;
-  const [from, to] = frame.seen.rows;
   strips.forEach((strip, place) => {
     const x = left + frame.width + EDGE + place * (width + GAP) + GAP;
     context.fillStyle = css(palette.panel);
     context.fillRect(x, top, width, frame.height);
-    for (let row = from; row < to; row++) {
+    for (const row of longest(strip.values, frame.seen.rows, (row) => frame.y(row))) {
       const y = Math.max(top, frame.y(row));
       const end = Math.min(top + frame.height, frame.y(row + 1));
       const length = Math.min(1, (strip.values[row] || 0) / strip.most) * width;
