@@ -64,7 +64,7 @@ export function showWalk(walk: HTMLElement, payload: WalkPayload): () => void {
     const field = form.querySelector<HTMLInputElement>('input[type="text"], input:checked');
     const verdict = judge(payload.questions[name]!, field?.value ?? "");
     if (verdict.right) shown.add(name);
-    if (verdict.right === false) form.querySelector<HTMLElement>(".reveal")!.hidden = shown.has(name);
+    if (verdict.right !== null) form.querySelector<HTMLElement>(".reveal")!.hidden = shown.has(name);
     tell(form, verdict.text, verdict.right === null ? "" : verdict.right ? "right" : "wrong");
     draw();
   }
