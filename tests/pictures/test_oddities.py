@@ -46,18 +46,18 @@ def test_zero_is_not_masked() -> None:
 @pytest.mark.parametrize(
     ("number", "byte", "note"),
     [
-        (np.nan, 0, "1 of the weights are NaN or minus infinity: they are drawn as masked"),
-        (-np.inf, 0, "1 of the weights are NaN or minus infinity: they are drawn as masked"),
-        (np.inf, 255, "1 of the weights are infinite: they are drawn as 1"),
-        (-0.25, 1, "1 of the weights are below 0, which no softmax gives: they are drawn as 0"),
-        (1.5, 255, "1 of the weights are above 1, which no softmax gives: they are drawn as 1"),
+        (np.nan, 0, "NaN or minus infinity, drawn as masked: 1 weight"),
+        (-np.inf, 0, "NaN or minus infinity, drawn as masked: 1 weight"),
+        (np.inf, 255, "Infinite, drawn as 1: 1 weight"),
+        (-0.25, 1, "Below 0, which no softmax gives, drawn as 0: 1 weight"),
+        (1.5, 255, "Above 1, which no softmax gives, drawn as 1: 1 weight"),
     ],
 )
 def test_broken_weights(number: float, byte: int, note: str) -> None:
     notes, cells, exact = shown(changed(2, 1, number), LOWER)
     assert cells[2, 1] == byte
     assert notes[0] == note
-    assert notes[1].startswith("1 of the rows don't sum to 1")
+    assert notes[1].startswith("Not summing to 1")
     assert np.isnan(exact[2, 1]) if byte == 0 else exact[2, 1] == number
 
 
@@ -65,18 +65,18 @@ def test_a_weight_on_a_masked_key_is_brought_to_light() -> None:
     notes, cells, exact = shown(changed(0, 2, 0.25), LOWER)
     assert cells[0, 2] > 1
     assert exact[0, 2] == 0.25
-    assert notes[0] == "1 of the weights stand where the query may not attend: they are drawn as weights, not as masked"
+    assert notes[0] == "Not 0 although the query may not attend to the key, drawn as weights: 1 weight"
 
 
 def test_a_row_without_any_weight() -> None:
     notes, cells, _ = shown([[0.0, 0.0], [0.5, 0.5]])
-    assert notes == ["1 of the rows don't sum to 1: a sink or dropout takes the rest, or these are no weights"]
+    assert notes == ["Not summing to 1, since a sink or dropout takes the rest or these are no weights: 1 row"]
     assert (cells[0] == 1).all()
 
 
 def test_a_row_of_nan_alone() -> None:
     notes, cells, _ = shown([[np.nan, np.nan], [0.5, 0.5]])
-    assert notes == ["1 of the rows may attend to nothing"]
+    assert notes == ["Without a key to attend to: 1 row"]
     assert (cells[0] == 0).all()
 
 
@@ -94,7 +94,7 @@ def test_empty_rows_of_a_computed_head(rule: str) -> None:
         assert floats(heads(payload)[0]["sums"]) == pytest.approx(1)
     else:
         assert (cells[:2] == 0).all()
-        assert payload["notes"] == ["2 of the rows may attend to nothing"]
+        assert payload["notes"] == ["Without a key to attend to: 2 rows"]
     assert (cells[2] > 0).tolist() == [True, False, False]
 
 

@@ -138,7 +138,7 @@ def test_all_fits_into_the_room() -> None:
     assert "within a factor of" in small["notes"][0]
     tiny = weights.but(plan=Plan(whole=0)).payload()
     assert len(tiny["levels"]) == 1
-    assert tiny["notes"] == ["the finest picture shows the largest weight of each 8 computed queries by 8 keys"]
+    assert tiny["notes"] == ["Each cell of the finest picture is the largest of 8 x 8 weights (queries x keys)"]
 
 
 def test_many_small_heads_do_not_make_a_large_file() -> None:

@@ -47,7 +47,7 @@ def test_what_is_shown_of_a_sample() -> None:
     inputs = Inputs(**{name: rng.normal(size=(1, 1, 100, 4)) for name in ("query", "key", "value")})
     (head,) = computed_heads(AttentionSpec(mask=Causal()), inputs)
     payload = AttentionView(layers=[LayerWeights("layer 0", [head])], plan=Plan(one_of=8)).payload()
-    assert payload["notes"] == ["rows are sampled: 1 of 8 queries was computed"]
+    assert payload["notes"] == ["Rows are sampled: 1 of 8 queries was computed"]
     queries = integers(payload["sampled"])
     assert len(queries) == 13
     (shown,) = heads(payload)

@@ -16,14 +16,16 @@ Seen = Counter[str]
 NEAR = 1e-3
 """How far beyond 1 a weight, or a row's sum, may be by rounding."""
 
-SAID = {
-    "nan": "{count} of the weights are NaN or minus infinity: they are drawn as masked",
-    "infinite": "{count} of the weights are infinite: they are drawn as 1",
-    "negative": "{count} of the weights are below 0, which no softmax gives: they are drawn as 0",
-    "above": "{count} of the weights are above 1, which no softmax gives: they are drawn as 1",
-    "leaking": "{count} of the weights stand where the query may not attend: they are drawn as weights, not as masked",
-    "empty": "{count} of the rows may attend to nothing",
-    "sums": "{count} of the rows don't sum to 1: a sink or dropout takes the rest, or these are no weights",
+WEIGHTS = {
+    "nan": "NaN or minus infinity, drawn as masked",
+    "infinite": "Infinite, drawn as 1",
+    "negative": "Below 0, which no softmax gives, drawn as 0",
+    "above": "Above 1, which no softmax gives, drawn as 1",
+    "leaking": "Not 0 although the query may not attend to the key, drawn as weights",
+}
+ROWS = {
+    "empty": "Without a key to attend to",
+    "sums": "Not summing to 1, since a sink or dropout takes the rest or these are no weights",
 }
 """What is said of each."""
 
@@ -66,4 +68,9 @@ def _count(true: Any) -> int:
 
 def sentences(seen: Seen) -> list[str]:
     """What there is to say."""
-    return [words.format(count=f"{seen[kind]:,}") for kind, words in SAID.items() if seen[kind]]
+    return [
+        f"{words}: {seen[kind]:,} {what}{'s' * (seen[kind] != 1)}"
+        for what, said in (("weight", WEIGHTS), ("row", ROWS))
+        for kind, words in said.items()
+        if seen[kind]
+    ]

@@ -202,13 +202,13 @@ def _left_out(stride: int, fit: Fitting) -> list[str]:
     """Sentences on what the pictures leave out."""
     said = []
     if stride > 1:
-        said.append(f"rows are sampled: 1 of {stride} queries was computed")
-    rows, columns = fit.levels[-1].per_row, fit.levels[-1].per_column
-    if rows * columns > 1:
-        said.append(f"the finest picture shows the largest weight of each {rows} computed queries by {columns} keys")
+        said.append(f"Rows are sampled: 1 of {stride} queries was computed")
+    finest, factor = fit.levels[-1], 2 ** (fit.stride * -LOW / STEPS / 2)
+    if finest.per_row * finest.per_column > 1:
+        size = f"{finest.per_row} x {finest.per_column}"
+        said.append(f"Each cell of the finest picture is the largest of {size} weights (queries x keys)")
     if fit.stride > 1:
-        factor = 2 ** (fit.stride * -LOW / STEPS / 2)
         said.append(
-            f"so that the file stays small, the finest picture tells weights to within a factor of {factor:.1f}"
+            f"So that the file stays small, the finest picture tells weights to within a factor of {factor:.1f}"
         )
     return said
