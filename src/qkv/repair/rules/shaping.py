@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -79,6 +80,8 @@ def transposed(code: Code, node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.Call | ast.Name) and isinstance(above, ast.Assign | ast.Return | ast.BinOp | ast.Call):
         if isinstance(above, ast.Call) and above.func is node:
             return
+        if not re.search(r"\b(transpose|swapaxes|permute)\(", code.text):
+            yield code.put(node, f"{code.operand(node)}.T", "behind")
         for axes in ((-2, -1), (1, 2)):
             yield code.put(node, _with_transpose(code, node, *axes), f"behind {axes}")
 
