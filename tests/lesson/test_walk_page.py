@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,3 +118,9 @@ def test_nothing_is_asked_of_a_network() -> None:
     html = walk_page(Lesson(default_tokens()))
     assert not re.search(r"\b(?:src|href)=\"(?!#)", html)
     assert "default-src 'none'" in html
+
+
+def test_the_page_on_the_walk_lists_its_steps() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "walk.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (.*?) \|", text, re.MULTILINE)[1:] == [step.title for step in STEPS]
+    assert f"in {len(STEPS)} steps" in text
