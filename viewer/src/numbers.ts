@@ -11,18 +11,18 @@ export function bytes(base64: string): Uint8Array<ArrayBuffer> {
 export const floats = (numbers: Numbers): Float32Array => new Float32Array(bytes(numbers).buffer);
 export const integers = (numbers: Numbers): Uint32Array => new Uint32Array(bytes(numbers).buffer);
 
-/** Three digits that count: "0.25", "0.00312", "-1.2e-7", "−∞" for what a mask hides. */
+/** Up to three digits that count: "0.25", "0.00312", "−1.2e−7", "−∞" for what a mask hides. */
 export function short(value: number): string {
   if (Number.isNaN(value)) return "–";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e5)) return value.toExponential(1).replace("-", "−").replace("e-", "e−");
+  if (size !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(1).replace("-", "−").replace("e-", "e−");
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
 /** Two digits behind the point, for columns of numbers. */
 export const fixed = (value: number): string =>
-  Math.abs(value) < 1000 ? value.toFixed(2).replace("-", "−") : short(value);
+  Math.abs(value) < 1000 ? value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−") : short(value);
 
 export function mean(values: Float32Array): number {
   let sum = 0;

@@ -7,7 +7,7 @@ import { Legend } from "./Legend";
 import type { Shown } from "./shown";
 import { drawSurroundings, labelWidth, marginsFor, type Strip } from "./surroundings";
 import type { Tokens } from "./tokens";
-import { scaled, shifted, useZoom, WHOLE, type Point } from "./zooming";
+import { scaled, shifted, useGestures, WHOLE, type Point } from "./zooming";
 
 interface Props {
   title: string;
@@ -41,9 +41,9 @@ export function Matrix(props: Props) {
     const top = labelWidth(some(columns).map((key) => keys.label(key))) * Math.sin(Math.PI / 3);
     return marginsFor(room, { left: Math.max(left, 52), top: Math.max(top, 42) }, props.strips.length);
   }, [room, rows, columns, queries, keys, props.strips.length]);
-  const whole = useMemo(() => new Frame(room, margins, rows, columns, queryCount, WHOLE), [room, margins, rows, columns]);
-  const [zoom, setZoom] = useZoom(canvas, whole);
+  const [zoom, setZoom] = useState(WHOLE);
   const frame = new Frame(room, margins, rows, columns, queryCount, zoom);
+  useGestures(canvas, frame, setZoom);
   const density = window.devicePixelRatio;
   const { row, column } = frame.cell;
   const picture = shown.best({ row: row * density, column: column * density });

@@ -59,24 +59,22 @@ export class Frame {
   }
 
   x(column: number): number {
-    return this.zoom.k * (this.margins.left + (column / this.columns) * this.width) + this.zoom.x;
+    return this.margins.left + (column / this.columns - this.zoom.u) * this.width * this.zoom.k;
   }
 
   y(row: number): number {
-    return this.zoom.k * (this.margins.top + (row / this.rows) * this.height) + this.zoom.y;
+    return this.margins.top + (row / this.rows - this.zoom.v) * this.height * this.zoom.k;
   }
 
   /** The column under a place, or null beside the matrix. */
   column(x: number): number | null {
-    if (x < this.margins.left || x >= this.margins.left + this.width) return null;
-    const at = Math.floor((((x - this.zoom.x) / this.zoom.k - this.margins.left) / this.width) * this.columns);
-    return Math.min(this.columns - 1, Math.max(0, at));
+    const share = (x - this.margins.left) / this.width;
+    return share < 0 || share >= 1 ? null : Math.min(this.columns - 1, Math.floor((share / this.zoom.k + this.zoom.u) * this.columns));
   }
 
   row(y: number): number | null {
-    if (y < this.margins.top || y >= this.margins.top + this.height) return null;
-    const at = Math.floor((((y - this.zoom.y) / this.zoom.k - this.margins.top) / this.height) * this.rows);
-    return Math.min(this.rows - 1, Math.max(0, at));
+    const share = (y - this.margins.top) / this.height;
+    return share < 0 || share >= 1 ? null : Math.min(this.rows - 1, Math.floor((share / this.zoom.k + this.zoom.v) * this.rows));
   }
 
   /** The columns and rows that can be seen: from, to (without it). */

@@ -1,37 +1,39 @@
 // Zoom and movement of a canvas by wheel, pointer and fingers. A wheel that would leave the whole, and one finger on the
 // whole, scroll the page.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
-/** A place p of the whole is seen at k * p + (x, y). */
+/** How many times as large the whole is shown, and which part of its width and height lies before what is seen. */
 export interface Zoom {
   k: number;
-  x: number;
-  y: number;
+  u: number;
+  v: number;
 }
 
 export type Point = [number, number];
 
-export const WHOLE: Zoom = { k: 1, x: 0, y: 0 };
+export const WHOLE: Zoom = { k: 1, u: 0, v: 0 };
 
-/** What is zoomed: a box that stays filled, and how far. */
+/** The box, in pixels, that what is seen fills, and how far one may zoom. */
 export interface Bounds {
   extent: [Point, Point];
   mostZoom: number;
 }
 
-export function scaled(zoom: Zoom, by: number, [x, y]: Point, bounds: Bounds): Zoom {
-  const k = Math.min(bounds.mostZoom, Math.max(1, zoom.k * by));
-  const share = k / zoom.k;
-  return filling({ k, x: x - (x - zoom.x) * share, y: y - (y - zoom.y) * share }, bounds);
+/** Larger by a factor, while what lies at a point stays there. */
+export function scaled({ k, u, v }: Zoom, by: number, [x, y]: Point, { extent: [[left, top], [right, bottom]], mostZoom }: Bounds): Zoom {
+  const larger = within(k * by, 1, mostZoom);
+  const gain = 1 / k - 1 / larger;
+  return filling({ k: larger, u: u + ((x - left) / (right - left)) * gain, v: v + ((y - top) / (bottom - top)) * gain });
 }
 
-export function shifted({ k, x, y }: Zoom, [right, down]: Point, bounds: Bounds): Zoom {
-  return filling({ k, x: x + right, y: y + down }, bounds);
+/** Moved by some pixels. */
+export function shifted({ k, u, v }: Zoom, [x, y]: Point, { extent: [[left, top], [right, bottom]] }: Bounds): Zoom {
+  return filling({ k, u: u - x / (right - left) / k, v: v - y / (bottom - top) / k });
 }
 
-/** The nearest zoom under which the whole fills its box. */
-function filling({ k, x, y }: Zoom, { extent: [[left, top], [right, bottom]] }: Bounds): Zoom {
-  return { k, x: within(x, right - k * right, left - k * left), y: within(y, bottom - k * bottom, top - k * top) };
+/** The nearest zoom that shows nothing beside the whole. */
+function filling({ k, u, v }: Zoom): Zoom {
+  return { k, u: within(u, 0, 1 - 1 / k), v: within(v, 0, 1 - 1 / k) };
 }
 
 const within = (value: number, least: number, most: number): number => Math.min(most, Math.max(least, value));
@@ -39,23 +41,24 @@ const within = (value: number, least: number, most: number): number => Math.min(
 /** How far a pointer may move in a click. */
 const STILL = 4;
 
-/** The zoom of a canvas and what sets it; `bounds` anew means the whole again. */
-export function useZoom(canvas: { current: HTMLCanvasElement | null }, bounds: Bounds) {
-  const [zoom, setZoom] = useState(WHOLE);
-  const now = useRef({ zoom, bounds });
-  now.current = { zoom, bounds };
-  useEffect(() => setZoom(WHOLE), [bounds]);
+/** What is zoomed now. */
+type Zoomed = Bounds & { zoom: Zoom };
+
+/** Sets the zoom of a canvas by wheel, pointer and fingers. */
+export function useGestures(canvas: { current: HTMLCanvasElement | null }, zoomed: Zoomed, setZoom: (zoom: Zoom) => void): void {
+  const now = useRef(zoomed);
+  now.current = zoomed;
   useEffect(() => {
-    const set = (next: Zoom) => {
-      now.current.zoom = next;
-      setZoom(next);
+    const set = (zoom: Zoom) => {
+      // Several events may come before the next drawing.
+      now.current = { extent: now.current.extent, mostZoom: now.current.mostZoom, zoom };
+      setZoom(zoom);
     };
     return listen(canvas.current!, () => now.current, set);
   }, []);
-  return [zoom, setZoom] as const;
 }
 
-function listen(element: HTMLElement, now: () => { zoom: Zoom; bounds: Bounds }, set: (zoom: Zoom) => void): () => void {
+function listen(element: HTMLElement, now: () => Zoomed, set: (zoom: Zoom) => void): () => void {
   const pointers = new Map<number, Point>();
   let path = 0;
   const place = (event: MouseEvent): Point => {
@@ -65,7 +68,8 @@ function listen(element: HTMLElement, now: () => { zoom: Zoom; bounds: Bounds },
 
   const listeners: { [name: string]: (event: any) => void } = {
     wheel(event: WheelEvent) {
-      const { zoom, bounds } = now();
+      const bounds = now();
+      const { zoom } = bounds;
       if (zoom.k === 1 && event.deltaY >= 0) return;
       event.preventDefault();
       // Lines and pages of a wheel, and fingers on a pad, which come with ctrlKey, count for more than its pixels.
@@ -81,7 +85,8 @@ function listen(element: HTMLElement, now: () => { zoom: Zoom; bounds: Bounds },
       const from = pointers.get(event.pointerId);
       if (!from) return;
       const to = place(event);
-      const { zoom, bounds } = now();
+      const bounds = now();
+      const { zoom } = bounds;
       pointers.set(event.pointerId, to);
       path += Math.hypot(to[0] - from[0], to[1] - from[1]);
       const [other] = [...pointers].filter(([id]) => id !== event.pointerId).map(([, point]) => point);
