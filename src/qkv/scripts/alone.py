@@ -34,7 +34,7 @@ class Alone:
         got: the script's.
         wrong: which rows are wrong, of that sequence; none where all are right.
         weights: its row of weights in one head, as it should be and as it is; None where they can't be told.
-        matrices: the same of every token, where these are few.
+        matrices: the same of every token, where these are few and differ; else their context vectors.
     """
 
     batch: int
@@ -43,7 +43,7 @@ class Alone:
     got: Array
     wrong: Sequence[bool]
     weights: tuple[Array, Array] | None
-    matrices: Matrices | None = None
+    matrices: Matrices
 
 
 def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
@@ -92,6 +92,8 @@ def _first_difference(mix: Mix, spec: AttentionSpec, inputs: Inputs, got: Array)
             token = tokens[wrong.index(True) if any(wrong) else 0]
             weights = _weights(mix, spec, inputs, batch, token)
             matrices = _matrices(mix, spec, inputs, batch, tokens) if got.shape[2] <= FEW else None
+            if matrices is None or matrices.first is None:
+                matrices = _contexts(expected, own)
             return Alone(batch, token, expected[token], own[token], wrong, weights, matrices)
     raise QkvError("there is no sequence")
 
@@ -113,6 +115,12 @@ def _weights(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, token: i
     if rows.shape[-2:] != (query.shape[-2], length):
         return None
     return np.array(expected)[:length], rows[batch, 0, token]
+
+
+def _contexts(expected: dict[int, Array], own: dict[int, Array]) -> Matrices:
+    """The context vectors of all tokens, as they should be and as they are."""
+    rows = np.stack([*expected.values()]), np.stack([*own.values()])
+    return Matrices("context", ("query", "channel"), *rows, unlike(*rows), start=min(expected))
 
 
 def _matrices(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, tokens: Sequence[int]) -> Matrices | None:

@@ -197,7 +197,7 @@ def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
         "rows": list(_rows(alone)),
         "spread": _spread(alone),
         "wrong": [list(alone.wrong)],
-        "matrices": [one for one in [alone.matrices] if one is not None and one.first is not None],
+        "matrices": [alone.matrices],
     }
 
 
