@@ -19,6 +19,9 @@ NAMED, NAMED_EVEN = 0.4, 0.9
 """Share of its attention from which on a head is called by a pattern; and how near to even it has to be. Weights of
 random scores are at 0.6."""
 
+FEW = 8
+"""Queries below which what a head looks at may be chance, and it isn't called by it."""
+
 MOST_WEIGHTS = 1 << 24
 """Weights that are looked at in each head; of more, some queries are."""
 
@@ -63,17 +66,21 @@ class Scores:
         head: its own name.
         shares: of each pattern, the share of its attention that goes there: the mean over the queries that have such a
             key and may attend to another one too. ``evenly`` is 1 where all visible keys get the same.
+        queries: how many queries may attend to several keys.
         seen: how many of its weights and rows are odd, and how.
     """
 
     layer: str
     head: str
     shares: Mapping[str, float]
+    queries: int
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
     def best(self) -> tuple[str, float] | None:
         """The pattern that says most of it; None where none says much."""
+        if self.queries < FEW:
+            return None
         found = max(self.shares.items(), key=lambda item: (item[0] != EVEN, item[1]), default=("", 0.0))
         if found[1] >= NAMED and found[0] != EVEN:
             return found
@@ -155,7 +162,7 @@ def _scores(layer: LayerWeights, head: HeadWeights, queries: Array, where: Mappi
             shares[name] = float((weights * there).sum(axis=-1)[counted].mean())
     if chooses.any():
         shares[EVEN] = _evenness(weights[chooses], may_attend[chooses])
-    return Scores(layer.name, head.name, shares, seen)
+    return Scores(layer.name, head.name, shares, int(chooses.sum()), seen)
 
 
 def _evenness(weights: Array, may_attend: Array) -> float:

@@ -98,11 +98,19 @@ def query_and_key(
         given -= STAND_INS.keys()
         whole = replace(dump, tensors={**dump.tensors, **{role: dump.tensors[to] for role, to in STAND_INS.items()}})
     found = arrangements(whole, said.spec, said.stated, layout)
-    read = [
-        QueryAndKey(DumpReading(whole, spec_here(said.spec, one), one, way, facts_of(whole)), given, len(found) - 1)
-        for one in found[:MOST_ARRANGEMENTS]
-        for way in handed(whole, one, mask_meaning)
-    ]
+    read, errors = [], []
+    for one in found[:MOST_ARRANGEMENTS]:
+        try:
+            ways = handed(whole, one, mask_meaning)
+        except CandidateError as error:  # the mask fits another arrangement
+            errors.append(error)
+            continue
+        spec = spec_here(said.spec, one)
+        read += [
+            QueryAndKey(DumpReading(whole, spec, one, way, facts_of(whole)), given, len(found) - 1) for way in ways
+        ]
+    if not read:
+        raise errors[0]
     return next((one for one in read if len(read) > 1 and one.agrees), read[0])
 
 

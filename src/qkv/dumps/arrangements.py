@@ -109,7 +109,7 @@ def arrangements(dump: Dump, spec: AttentionSpec, stated: frozenset[str], layout
     # Heads that the shapes show come before numbers of heads that are only thought of.
     found = [one for rank in zip_longest(*by_form) for one in rank if one is not None]
     if not found:
-        listed = ", ".join(f"{dump.tensors[role].name} {shape}" for role, shape in shapes.items())
+        listed = ", ".join(dict.fromkeys(f"{dump.tensors[role].name} {shape}" for role, shape in shapes.items()))
         errors = min(wrong, key=len)
         hint = "if another tensor is meant: --tensor output=NAME; the order of axes: --layout BTHD"
         raise CandidateError(f"the shapes don't go together ({listed}): {'; '.join(errors)}", hint=hint)
