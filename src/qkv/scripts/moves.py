@@ -52,6 +52,12 @@ def _scores(left: Known, right: Known) -> Iterator[Known]:
         yield Known("scores", (*lead, "query", "channel"), one * other, "product", (left, right), "elementwise")
 
 
+def scaled_by_number(scores: Known, dim: int) -> Iterator[Known]:
+    """Scores that a loop has put together of numbers, each of them scaled before."""
+    for factor in (dim**-0.5, 1 / dim, dim**0.5):
+        yield replace(scores, array=scores.array * factor, move="scale", sources=(scores,), number=factor)
+
+
 def _mixes(weights: Known, value: Known, slip: str) -> Iterator[Known]:
     if weights.array.ndim != value.array.ndim or weights.axes[:-2] != value.axes[:-2]:
         return
@@ -77,9 +83,22 @@ def _projected(tokens: Known, matrix: Known) -> Iterator[Known]:
     flat = _merged(tokens)
     if flat is None:
         return
+    if matrix.array.ndim == 3 and "head" not in tokens.axes:
+        yield from _projected_apart(tokens, matrix)
+    elif matrix.array.ndim == 3:
+        matrix = replace(matrix, array=matrix.array.reshape(-1, matrix.array.shape[-1]))
     for weight in (matrix.array, matrix.array.swapaxes(-1, -2)):
         if weight.ndim == 2 and flat.array.shape[-1] == weight.shape[0]:
             yield replace(flat, array=flat.array @ weight, move="project", sources=(tokens, matrix), slip="")
+
+
+def _projected_apart(tokens: Known, matrix: Known) -> Iterator[Known]:
+    """Tokens projected for each head by a matrix of its own, the axes of these in any order."""
+    axes = (*tokens.axes[:-2], "head", tokens.axes[-2], "dim")
+    for order in ("mhd", "hmd", "hdm", "mdh"):
+        if matrix.array.shape[order.index("m")] == tokens.array.shape[-1]:
+            array = np.einsum(f"...tm,{order}->...htd", tokens.array, matrix.array)
+            yield replace(tokens, axes=axes, array=array, move="project", sources=(tokens, matrix), slip="")
 
 
 def _merged(tokens: Known) -> Known | None:
@@ -113,6 +132,42 @@ def splits(tokens: Known, shape: tuple[int, ...]) -> Iterator[Known]:
     for heads in sorted({size for size in shape if 1 < size < width and width % size == 0}):
         apart = tokens.array.reshape(*lead, heads, length, width // heads)
         yield replace(tokens, axes=axes, array=apart, slip="heads-split-by-view", **made)
+
+
+def cuts(tokens: Known, array: Array) -> Iterator[Known]:
+    """A part of each token's channels: a fused projection is cut into queries, keys and values, and these into heads.
+
+    Found by where each number of it stands in the whole; what puts the numbers of different tokens together is a slip.
+    """
+    whole, lead = tokens.array, tokens.array.ndim - 2
+    if "head" in tokens.axes or array.size >= whole.size or array.ndim - lead not in (2, 3):
+        return
+    order = np.argsort(whole, axis=None)
+    ordered = whole.reshape(-1)[order]
+    place = np.searchsorted(ordered, array).clip(max=ordered.size - 1)
+    if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(ordered[place], array):
+        return
+    at = np.unravel_index(order[place], whole.shape)
+    along = [_axis_along(at[axis], whole.shape[axis]) for axis in range(lead + 1)]
+    made: dict[str, Any] = {"move": "split", "sources": (tokens,)}
+    apart = array.ndim - lead == 3
+    axes = (*tokens.axes[:-2], "head", tokens.axes[-2], "dim") if apart else tokens.axes
+    if None not in along and len({*along, array.ndim - 1}) == lead + 2:
+        others = [axis for axis in range(array.ndim - 1) if axis not in along]
+        front = [*along[:-1], *others, along[-1], array.ndim - 1]
+        yield replace(tokens, axes=axes, array=array.transpose(front), slip="", **made)  # type: ignore[arg-type]
+    elif apart and along[-1] is None and None not in along[:-1] and array.shape[-2] == whole.shape[-2]:
+        yield replace(tokens, axes=axes, array=array, slip="heads-split-by-view", **made)
+
+
+def _axis_along(places: Array, size: int) -> int | None:
+    """The axis of a part along which these places on an axis of the whole count up; None for none."""
+    for axis, length in enumerate(places.shape):
+        shape = [1] * places.ndim
+        shape[axis] = length
+        if length == size and np.array_equal(places, np.broadcast_to(np.arange(size).reshape(shape), places.shape)):
+            return axis
+    return None
 
 
 def merges(context: Known, shape: tuple[int, ...]) -> Iterator[Known]:

@@ -32,7 +32,7 @@ VIEWS = frozenset(
         ),
         *("unsqueeze", "squeeze", "expand_dims", "expand", "flatten", "unflatten", "rearrange", "contiguous", "clone"),
         *("copy", "float", "double", "to", "astype", "asarray", "as_tensor", "from_numpy", "numpy", "array", "tensor"),
-        "detach",
+        *("detach", "chunk", "split", "array_split", "tensor_split", "unbind", "select", "narrow"),
     }
 )
 _JOINING = frozenset(
@@ -63,6 +63,8 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
             for right in knowns:
                 for known in moves.products(left, right):
                     yield replace(known, role=role) if known.kind == "tokens" else known
+                    if known.kind == "scores" and name in _JOINING:
+                        yield from moves.scaled_by_number(known, left.array.shape[-1])
     yield from _biased(reading, operation, knowns, role)
     if name in ("cat", "concat", "concatenate", "hstack"):
         yield from _joined(reading, operation)
@@ -78,6 +80,8 @@ def _changed(reading: Reading, operation: Operation, value: int, roots: Sequence
             yield made
     for known in knowns if operation.name in VIEWS else ():
         if known.kind == "tokens":
+            named = naming.role_of(reading.target(operation, value)) or known.role
+            yield from (replace(part, role=named) for part in moves.cuts(known, array))
             yield from moves.splits(known, array.shape)
         elif known.kind == "context":
             yield from moves.merges(known, array.shape)

@@ -101,7 +101,11 @@ class _Reader:
         mask = self._mask(operation, value, given)
         if mask is not None:
             return mask
-        roots = self._roots(given)
+        return self._by_moves(number, operation, value, self._roots(given))
+
+    def _by_moves(self, number: int, operation: Operation, value: int, roots: Sequence[int]) -> Sight | None:
+        """What a move from what is known above it makes, or the same that is known there."""
+        array, name = self.reading.array(value), operation.name
         same = (self.sights[root].known for root in roots)
         new = (replace(known, made=number) for known in possible(self.reading, operation, value, roots))
         # A product makes something new, even where its numbers are those of a factor.
@@ -140,12 +144,15 @@ class _Reader:
             origin = self._origin(operand)
             if origin in self.sights:
                 self._resight(origin, operand)
+            if operand in self.sights:
                 continue
             others = [one for one in operands if one != operand]
             kind = self._kind(operation, operand, origin, side, others[0] if others else None)
             self._adopt(origin, kind)
             if operand not in self.sights:
                 self._resight(origin, operand)
+            if operand not in self.sights:
+                self._adopt(operand, kind)
 
     def _origin(self, value: int) -> int:
         """The array that this one is a view of."""
@@ -193,7 +200,8 @@ class _Reader:
             return "tokens"
         beside = None if other is None else self.sights.get(other)
         turned = operand != origin
-        projected = beside is not None and beside.known.kind == "tokens" and not turned and array.ndim == 2
+        flat = array.ndim == 2 or (array.ndim == 3 and operation.name == "einsum")
+        projected = beside is not None and beside.known.kind == "tokens" and not turned and flat
         return "matrix" if projected else "tokens"
 
     def _adopt(self, value: int, kind: Kind) -> None:
@@ -220,15 +228,20 @@ class _Reader:
 
     def _resight(self, origin: int, operand: int) -> None:
         """Nothing; the views between what has become known and where it is used are known too."""
-        known, seen, value = self.sights.get(origin), list[int](), operand
+        seen, value = list[int](), operand
         while value != origin:
             seen.append(value)
             value = self.reading.parents.get(value, [origin])[0]
-        for one in reversed(seen if known is not None else []):
-            assert known is not None
-            sight = sight_of(self.reading.array(one), known.known)
+        root = origin
+        for one in reversed(seen if origin in self.sights else []):
+            number = self.reading.made_by.get(one)
+            if number is None:
+                sight = sight_of(self.reading.array(one), self.sights[root].known)
+            else:
+                sight = self._by_moves(number, self.reading.operations[number], one, [root])
             if sight is not None:
                 self._take(one, sight)
+                root = one
 
     def _mask(self, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
         """A mask: two values, made by shape alone."""
