@@ -6,6 +6,11 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from qkv.cli.walk import command
+
 Qkv = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -15,8 +20,9 @@ def test_a_page_is_written_and_named(qkv: Qkv, files: Path) -> None:
     assert done.stdout.startswith("walk.html: 13 steps on 3 tokens of 2 numbers.\n")
     html = (files / "walk.html").read_text(encoding="utf-8")
     assert "journey" in html
-    assert qkv("walk", "one small step", "--dim", "2", "--heads", "3", "--seed", "4").returncode == 0
-    assert "small" in (files / "walk.html").read_text(encoding="utf-8")
+    for sentence in (["one small step"], ["one", "tiny", "step"]):
+        assert qkv("walk", *sentence, "--dim", "2", "--heads", "3", "--seed", "4").returncode == 0
+        assert " ".join(sentence).split()[1] in (files / "walk.html").read_text(encoding="utf-8")
 
 
 def test_a_file_that_is_no_page_of_qkv_is_left_alone(qkv: Qkv, files: Path) -> None:
@@ -25,6 +31,17 @@ def test_a_file_that_is_no_page_of_qkv_is_left_alone(qkv: Qkv, files: Path) -> N
     assert done.returncode == 2
     assert "right.py is there and is no page of qkv; name another file: --output my_walk.html" in done.stderr
     assert (files / "right.py").read_text(encoding="utf-8") == before
+
+
+def test_it_is_opened_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
+    done = CliRunner().invoke(command, ["--open"])
+    assert done.exit_code == 0
+    assert opened == [(tmp_path / "walk.html").as_uri()]
+    monkeypatch.setattr("webbrowser.open", lambda _address: False)
+    assert "No browser could be opened." in CliRunner().invoke(command, ["--open"]).output
 
 
 def test_bad_usage_is_told(qkv: Qkv) -> None:

@@ -16,7 +16,7 @@ OURS = b'<meta name="generator" content="qkv">'
 
 
 @click.command("walk")
-@click.argument("given", metavar="[SENTENCE | ROWS | FILE.csv | FILE.npy]", required=False)
+@click.argument("given", metavar="[SENTENCE | ROWS | FILE.csv | FILE.npy]", nargs=-1)
 @click.option("--dim", type=click.IntRange(1, 4), help="numbers for each word of a sentence; 3 unless given")
 @click.option("--heads", "num_heads", type=click.IntRange(1, MOST_HEADS), default=2, show_default=True)
 @click.option(
@@ -26,7 +26,7 @@ OURS = b'<meta name="generator" content="qkv">'
     "--output", type=click.Path(dir_okay=False, path_type=Path), default="walk.html", show_default=True, metavar="PATH"
 )
 @click.option("--open", "open_it", is_flag=True, help="open the page in the browser")
-def command(given: str | None, dim: int | None, num_heads: int, seed: int, output: Path, open_it: bool) -> None:
+def command(given: tuple[str, ...], dim: int | None, num_heads: int, seed: int, output: Path, open_it: bool) -> None:
     """Write a page that walks through attention, from one dot product to several heads, with a question at each step.
 
     \b
@@ -39,10 +39,10 @@ def command(given: str | None, dim: int | None, num_heads: int, seed: int, outpu
     from qkv.lesson.tokens import default_tokens, tokens_of
     from qkv.lesson.walk_page import walk_page
 
-    if given is None and dim is not None:
+    if not given and dim is not None:
         raise click.UsageError('--dim is for a sentence: qkv walk "your own sentence" --dim 2')
     try:
-        tokens = default_tokens() if given is None else tokens_of(given, dim=dim, seed=seed)
+        tokens = tokens_of(" ".join(given), dim=dim, seed=seed) if given else default_tokens()
     except SpecError as error:
         raise click.UsageError(str(error)) from None
     _write(output, walk_page(Lesson(tokens, num_heads, seed)))

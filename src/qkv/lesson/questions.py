@@ -113,14 +113,13 @@ def product(lesson: Lesson, _query: int) -> Question:
     )
 
 
-def comparison(lesson: Lesson, _query: int) -> Question:
+def comparison(_lesson: Lesson, _query: int) -> Question:
     """What a single wrong row points at."""
-    word = lesson.tokens.words[lesson.default_query]
     return choice(
         1,
         [
             ("the inputs", "All rows are made from the inputs: if they were wrong, every row could be."),
-            (f"the row of attn_weights of “{word}”", ""),
+            ("that token's row of attn_weights", ""),
             ("the axis of softmax", "A wrong axis changes every row of the weights, so every context vector."),
         ],
     )
