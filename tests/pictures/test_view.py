@@ -40,6 +40,9 @@ def test_tokens_of_queries_are_those_of_the_keys_at_their_positions() -> None:
     assert view(last, tokens="abcd", query_offset=3).texts[0] is None
     assert view(last, tokens="abcd", query_tokens="xy").texts[0] == ["x", "y"]
     assert view(last).texts == (None, None)
+    inputs = Inputs(**{name: np.ones((1, 1, length, 2)) for name, length in (("query", 2), ("key", 4), ("value", 4))})
+    (head,) = computed_heads(AttentionSpec(query_offset=1), inputs)
+    assert AttentionView(layers=[LayerWeights("a", [head])], tokens="abcd").texts[0] == ["b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -141,3 +144,13 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
     assert frame.count("<iframe ") == 1
     assert "<script" not in frame
     assert 'title="a &#34;b&#34;"' in frame
+
+
+@pytest.mark.slow
+def test_the_first_view_of_4096_tokens() -> None:
+    rng = np.random.default_rng(0)
+    inputs = Inputs(**{name: rng.normal(size=(1, 1, 4096, 64)) for name in ("query", "key", "value")})
+    layers = [LayerWeights("layer 0", computed_heads(AttentionSpec(mask=Causal()), inputs))]
+    page = AttentionView(layers=layers, tokens=[f"token {at}" for at in range(4096)]).html()
+    first, _, _ = page.partition('class="qkv-detail"')
+    assert len(first.encode()) < 500_000 < len(page)

@@ -45,7 +45,7 @@ class Attention:
         title: what is shown.
         tokens: the text of each key's token; None where numbers stand for them.
         query_tokens: the text of each query's token; None takes those of the keys at the same positions.
-        query_offset: position of the first query among the keys.
+        query_offset: position of the first query among the keys; None takes what the heads know of it.
         notes: sentences on what is shown; what the pictures leave out is added by itself.
         plan: how large and how exact the pictures are.
 
@@ -57,7 +57,7 @@ class Attention:
     title: str = "attention weights"
     tokens: Sequence[str] | None = None
     query_tokens: Sequence[str] | None = None
-    query_offset: QueryOffset = "bottom_right"
+    query_offset: QueryOffset | None = None
     notes: Sequence[str] = ()
     plan: Plan = field(default_factory=Plan)
 
@@ -88,7 +88,11 @@ class Attention:
     @property
     def first_query(self) -> int:
         """Position of the first query among the keys."""
-        return position_of_first(self.query_offset, *self.shape)
+        return (
+            self.heads[0].first_query
+            if self.query_offset is None
+            else position_of_first(self.query_offset, *self.shape)
+        )
 
     @property
     def texts(self) -> tuple[list[str] | None, list[str] | None]:

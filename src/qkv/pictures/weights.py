@@ -63,6 +63,11 @@ class HeadWeights(ABC):
     def shape(self) -> tuple[int, int]:
         """``query_len`` and ``key_len``."""
 
+    @property
+    def first_query(self) -> int:
+        """Position of the first query among the keys: the last one stands at the last key, if nothing else is known."""
+        return self.shape[1] - self.shape[0]
+
     @abstractmethod
     def rows(self, queries: Queries) -> Rows:
         """The weights of these queries over the keys that any of them may attend to."""
@@ -122,6 +127,11 @@ class ComputedWeights(HeadWeights):
     def shape(self) -> tuple[int, int]:
         """``query_len`` and ``key_len``."""
         return self.head.query.shape[2], self.head.key.shape[2]
+
+    @property
+    def first_query(self) -> int:
+        """Position of the first query among the keys, by the spec."""
+        return int(self.head.token_positions()[0][0])
 
     def rows(self, queries: Queries) -> Rows:
         """The weights of these queries, computed, over the keys that any of them may attend to."""
