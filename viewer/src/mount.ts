@@ -6,14 +6,12 @@ import { showWalk } from "./walk";
 /** Gives what comes behind the first view; asked for only when it is needed. */
 export type Details = () => Promise<Detail[]>;
 
-const views: { [kind in Payload["kind"]]?: (element: HTMLElement, payload: any, details: Details) => () => void } = {
+const views: { [kind in Payload["kind"]]: (element: HTMLElement, payload: any, details: Details) => () => void } = {
   attention: showAttention,
   walk: showWalk,
 };
 
 /** Returns what takes the view away again. */
 export function mount(element: HTMLElement, payload: Payload, details: Details = async () => []): () => void {
-  const view = views[payload.kind];
-  if (!view) throw new Error(`this page has no view of "${payload.kind}"`);
-  return view(element, payload, details);
+  return views[payload.kind](element, payload, details);
 }

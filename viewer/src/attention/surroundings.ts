@@ -12,6 +12,8 @@ const GAP = 4;
 const EDGE = 6;
 /** Labels of columns lean by this angle where they don't fit side by side. */
 const LEAN = -Math.PI / 3;
+/** Pixels that such a label needs. */
+const LEANING = 14;
 
 export interface Strip {
   title: string;
@@ -93,7 +95,7 @@ function rowLabels(context: CanvasRenderingContext2D, { frame, palette, queries,
 function columnLabels(context: CanvasRenderingContext2D, { frame, palette, keys, cell, lit }: Surroundings): void {
   const { left, top } = frame.margins;
   const bottom = top - BARS - GAP - 4;
-  const shown = thinned(frame.seen.columns, frame.cell.column, 14);
+  const shown = thinned(frame.seen.columns, frame.cell.column, LEANING);
   const flat = shown.every((at) => context.measureText(keys.label(at)).width < frame.cell.column - 4);
   context.textBaseline = flat ? "alphabetic" : "middle";
   context.textAlign = flat ? "center" : "left";
@@ -106,11 +108,12 @@ function columnLabels(context: CanvasRenderingContext2D, { frame, palette, keys,
     context.fillText(keys.label(at), 0, 0, flat ? undefined : (bottom - 2) / Math.sin(-LEAN));
     context.restore();
   };
-  const chosen = new Set(cell.column === null ? lit : [...lit, cell.column]);
+  // The key that is pointed at, then what is drawn from most, as far as labels don't run into each other.
+  const chosen: number[] = [];
+  const free = (at: number) => chosen.every((other) => Math.abs(at - other) * frame.cell.column >= LEANING);
+  for (const at of cell.column === null ? lit : [cell.column, ...lit]) if (free(at)) chosen.push(at);
   context.fillStyle = css(palette.faint);
-  // A label beside one that is always there would run into it.
-  const near = (at: number) => [...chosen].some((other) => Math.abs(at - other) * frame.cell.column < 14);
-  shown.filter((at) => !near(at)).forEach(label);
+  shown.filter(free).forEach(label);
   context.font = `600 ${FONT}`;
   for (const at of chosen) {
     context.fillStyle = css(at === cell.column ? palette.accent : palette.ink);
