@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -32,9 +35,19 @@ def test_a_mask_is_drawn_with_the_share_that_is_computed() -> None:
         (["causal", "--query-offset", "left"], "--query-offset is 'left'; write 'bottom_right', 'top_left' or"),
         (["causal", "--query-len", "0"], "0 is not in the range"),
         (["window(0)"], "window is 0, and must be at least 1"),
+        (["causal", "--figure", "mask.gif"], "--figure is 'mask.gif', and must end in one of .svg, .pdf, .png"),
+        (["causal", "--figure", "no_such_folder/mask.svg"], "can't be written: No such file or directory"),
+        (["causal", "--query-len", "100000", "--figure", "mask.svg"], "100,000 keys, too many for a figure"),
     ],
 )
 def test_wrong_arguments(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(group, ["mask", *arguments])
     assert done.exit_code == 2
     assert says in done.output
+
+
+def test_a_mask_is_a_figure_too(tmp_path: Path) -> None:
+    file = tmp_path / "mask.svg"
+    done = CliRunner().invoke(group, ["mask", "causal & window(4)", "--query-len", "3", "--figure", str(file)])
+    assert done.exit_code == 0, done.output
+    assert {">may not attend<", ">causal &amp; window(4)<"} <= set(re.findall(">[^<>]+<", file.read_text()))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from qkv.cli.ending import put
-from qkv.errors import SpecError
+from qkv.errors import QkvError, SpecError
 
+if TYPE_CHECKING:
+    from qkv.masks import Mask
+
+FIGURES = (".svg", ".pdf", ".png")
 LENGTH = click.IntRange(1, 2**20)
 
 
@@ -19,8 +27,17 @@ LENGTH = click.IntRange(1, 2**20)
 )
 @click.option("--block", type=LENGTH, default=128, show_default=True, help="queries that are computed at a time")
 @click.option("--ascii", "ascii_only", is_flag=True, help="draw with #, + and .")
+@click.option(
+    "--figure", type=click.Path(dir_okay=False, path_type=Path), help="write a figure too: mask.svg, mask.pdf, mask.png"
+)
 def command(
-    expression: str, query_len: int, key_len: int | None, query_offset: str, block: int, ascii_only: bool
+    expression: str,
+    query_len: int,
+    key_len: int | None,
+    query_offset: str,
+    block: int,
+    ascii_only: bool,
+    figure: Path | None,
 ) -> None:
     """Draw a mask: who may attend to whom.
 
@@ -38,6 +55,8 @@ def command(
     except SpecError as error:
         said = str(error).replace("--mask ", "qkv mask ").replace("query_offset", "--query-offset")
         raise click.UsageError(said) from None
+    if figure is not None:
+        _write_figure(figure, mask, (query_len, key_len), first)
     rows = layout(mask, query_len, key_len, query_offset=first, block=block)
     computed, full = share(rows, key_len), share([row._replace(partial=()) for row in rows], key_len)
     picture = mask.picture(query_len, key_len, query_offset=first, ascii_only=ascii_only)
@@ -53,3 +72,24 @@ def position_of(given: str) -> str | int:
         return int(given)
     except ValueError:
         return given
+
+
+def _write_figure(file: Path, mask: Mask, lengths: tuple[int, int], first: int) -> None:
+    """Nothing; writes the mask's figure.
+
+    Raises:
+        click.UsageError: its ending tells no form, it can't be written, or the mask can't be drawn.
+    """
+    from qkv.pictures.figure import draw
+
+    if file.suffix not in FIGURES:
+        raise click.UsageError(f"--figure is {str(file)!r}, and must end in one of {', '.join(FIGURES)}")
+    made = BytesIO()
+    try:
+        drawn = draw(mask, lengths=lengths, query_offset=first, title=str(mask))
+        drawn.savefig(made, format=file.suffix[1:])
+        file.write_bytes(made.getvalue())
+    except QkvError as error:
+        raise click.UsageError(f"--figure: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"--figure {file} can't be written: {error.strerror or error}") from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qkv.errors import QkvError, SpecError
+from qkv.masks.places import QueryOffset
 from qkv.pictures.panels import Kind, Panel
 from qkv.pictures.subjects import Subject, pictured
 
@@ -28,6 +29,7 @@ def draw(
     kind: Kind | None = None,
     stages: bool = False,
     lengths: tuple[int, int] | None = None,
+    query_offset: QueryOffset = "bottom_right",
     title: str = "",
     numbers: bool | None = None,
     width: float | None = None,
@@ -52,6 +54,7 @@ def draw(
         kind: what the numbers are: weights, scores, values, difference or mask. Otherwise numbers tell.
         stages: whether a view shows how each head's weights come about, where it knows.
         lengths: queries and keys of a mask; 16 each, or as many as tokens, unless they are given.
+        query_offset: position of the first query, for masks.
         title: what stands above.
         numbers: whether numbers stand in the cells. Otherwise they do where they fit.
         width: inches; 3.3, a column, for one matrix and 6.7, a page, for several, unless it is given.
@@ -62,7 +65,8 @@ def draw(
         ShapeError: shapes, tokens or the mask don't go together.
         SpecError: what is given can't be drawn, or read.
     """
-    known, panels = pictured(Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths))
+    subject = Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths, query_offset)
+    known, panels = pictured(subject)
     try:
         from qkv.pictures import paper
     except ModuleNotFoundError as error:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParamsDefault
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
@@ -34,12 +34,11 @@ STYLE: Any = {
     **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7),
     **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width", "hatch.linewidth"), 0.5),
     **dict.fromkeys(("xtick.major.size", "ytick.major.size"), 2),
-    "axes.grid": False,
     "svg.fonttype": "none",  # text stays text
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
+    "svg.hashsalt": "qkv",  # the same figure is the same file
     "savefig.dpi": 300,
-    "savefig.bbox": None,
 }
 MAPS: Mapping[bool, Colormap] = {
     False: LinearSegmentedColormap.from_list("qkv-weights", ["#ffffff", "#9cbfe3", "#3b78b8", "#0b2f66"]),
@@ -66,10 +65,18 @@ LABEL, NUMBER = 8.5, 18.0
 """Points along its axis that a label takes, and a cell's side from which on its number is written in it."""
 
 
+FAMILIES = (
+    *("axes", "figure", "hatch", "image", "legend", "lines", "patch", "path", "pdf", "ps", "savefig", "svg", "text"),
+    *("xaxis", "xtick", "yaxis", "ytick"),
+)
+"""The settings that are ours: all but fonts, and what opens windows."""
+
+
 @contextmanager
 def style() -> Iterator[None]:
     """Nothing; meanwhile figures have the looks of this module, and say nothing of what a font lacks."""
-    with rc_context(STYLE), warnings.catch_warnings():
+    usual = {name: value for name, value in rcParamsDefault.items() if name.partition(".")[0] in FAMILIES}
+    with rc_context({**usual, **STYLE}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph .* missing from", UserWarning)
         yield
 
@@ -250,7 +257,7 @@ def _write(axes: Axes, panel: Panel, largest: float) -> None:
         text = "0" if sign and number == 0 else f"{number:{sign}.{places}f}"
         colour = MAPS[signed]((number / largest + signed) / (1 + signed))
         ink = "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.5 else "white"
-        axes.text(column, row, text, size=6, color=ink, ha="center", va="center_baseline")
+        axes.text(column, row, text.replace("-", "\u2212"), size=6, color=ink, ha="center", va="center_baseline")
 
 
 def _label_outer(axes: Sequence[Axes], columns: int) -> None:

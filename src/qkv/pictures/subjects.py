@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from qkv.adapters.values import dtype_name
 from qkv.errors import ShapeError, SpecError
 from qkv.masks import Mask, parse_mask
+from qkv.masks.places import QueryOffset
 from qkv.pictures.attention import Attention
 from qkv.pictures.panels import ROUNDING, Kind, Panel, Pictured, compared, panel, readable
 from qkv.pictures.weights import HeadWeights
@@ -21,7 +22,7 @@ SIDE = 16
 """Queries and keys of a mask where nobody says how many there are."""
 
 LARGEST = 2**26
-"""Weights of a head that are drawn as a figure, which holds them all."""
+"""Pairs of a query and a key in a figure, which holds them all."""
 
 Booleans = NDArray[np.bool_]
 
@@ -39,6 +40,7 @@ class Subject(NamedTuple):
     kind: Kind | None
     stages: bool
     lengths: tuple[int, int] | None
+    query_offset: QueryOffset
 
     def texts(self, query_len: int, key_len: int) -> dict[str, Sequence[str] | None]:
         """The tokens of the queries and of the keys; those of the queries are the last of the keys'."""
@@ -72,17 +74,16 @@ def pictured(subject: Subject) -> Pictured:
         if not found.panels:
             raise SpecError("there is nothing to draw: only the report on a wrong attention has matrices")
         return found
-    return Pictured("", list(_panels(subject)))
+    return Pictured("", list(_panels(subject))) if subject.got is None else _pair(subject)
 
 
 def _panels(subject: Subject) -> Iterable[Panel]:
     given = subject.given
-    if subject.got is not None:
-        return _pair(subject)
     if isinstance(given, Attention):
         return _view(given, subject)
     if isinstance(given, Mask | str):
-        return _arrays("", _may_attend(given, *(subject.lengths or _lengths(subject))), subject)
+        query_len, key_len = subject.lengths or _lengths(subject)
+        return _arrays("", _may_attend(given, query_len, key_len, subject.query_offset), subject)
     if isinstance(given, Mapping):
         named = ((str(name), readable(array, str(name))) for name, array in given.items())
         return [one for name, array in named for one in _arrays(name, array, subject)]
@@ -94,12 +95,13 @@ def _lengths(subject: Subject) -> tuple[int, int]:
     return key_len if subject.query_tokens is None else len(subject.query_tokens), key_len
 
 
-def _may_attend(mask: Any, query_len: int, key_len: int) -> Booleans:
+def _may_attend(mask: Any, query_len: int, key_len: int, offset: QueryOffset = "bottom_right") -> Booleans:
     """Where a query may attend, ``(query, key)`` or ``(..., query, key)`` where that varies."""
     if isinstance(mask, str):
         mask = parse_mask(mask)
     if isinstance(mask, Mask):
-        table: Booleans = mask.dense(query_len, key_len)
+        _must_be_few(str(mask), query_len, key_len, 'a terminal draws any: qkv mask "causal" --query-len 100000')
+        table: Booleans = mask.dense(query_len, key_len, query_offset=offset)
         return table
     array = readable(mask, "mask")
     if array.dtype != bool:
@@ -120,7 +122,8 @@ def _arrays(title: str, array: NDArray[Any], subject: Subject) -> Iterator[Panel
 
 def _hidden(subject: Subject, heads: NDArray[Any]) -> Booleans:
     """Where queries of each head may not attend, ``(head, query, key)``."""
-    may_attend = _may_attend(subject.mask, *heads.shape[1:])
+    query_len, key_len = heads.shape[1:]
+    may_attend = _may_attend(subject.mask, query_len, key_len, subject.query_offset)
     if may_attend.ndim == 4 and may_attend.shape[0] == 1:
         may_attend = may_attend[0]
     try:
@@ -147,22 +150,20 @@ def _chosen(asked: int | None, count: int, name: str) -> Sequence[int]:
     return [asked % count]
 
 
-def _pair(subject: Subject) -> list[Panel]:
+def _pair(subject: Subject) -> Pictured:
     """What should be, what is, and the difference; of the head that is asked for, or the first that differs."""
     right, wrong = readable(subject.given, "the first"), readable(subject.got, "the second")
     if right.shape != wrong.shape:
-        raise ShapeError(
-            f"the first has shape {right.shape} and the second {wrong.shape}; only equal ones are compared"
-        )
+        shapes = f"the first has shape {right.shape} and the second {wrong.shape}"
+        raise ShapeError(f"{shapes}; only equal ones are compared")
     near = max(ROUNDING, 8 * _spacing(subject.given), 8 * _spacing(subject.got))
-    found: list[Panel] = []
-    for expected, got in zip(_arrays("expected", right, subject), _arrays("got", wrong, subject), strict=True):
-        panels = compared(expected, replace(got, kind=expected.kind), tolerance=near)
-        if not found or panels[0].marked is not None:
-            found = panels
-        if panels[0].marked is not None:
-            break
-    return found
+    found: list[Pictured] = []
+    for expected, got in zip(_arrays("", right, subject), _arrays("", wrong, subject), strict=True):
+        sides = replace(expected, title="expected"), replace(got, title="got", kind=expected.kind)
+        found.append(Pictured(expected.title, compared(*sides, tolerance=near)))
+        if found[-1].panels[0].marked is not None:
+            return found[-1]
+    return found[0]
 
 
 def _spacing(value: Any) -> float:
@@ -187,11 +188,14 @@ def _view(view: Attention, subject: Subject) -> Iterator[Panel]:
             yield replace(_weights(name, heads[place]), query_tokens=queries, key_tokens=keys)
 
 
+def _must_be_few(name: str, query_len: int, key_len: int, instead: str) -> None:
+    if query_len * key_len > LARGEST:
+        raise SpecError(f"{name} has {query_len:,} queries and {key_len:,} keys, too many for a figure; {instead}")
+
+
 def _weights(name: str, head: HeadWeights) -> Panel:
     """The weights of one head."""
-    if head.shape[0] * head.shape[1] > LARGEST:
-        raise SpecError(f"{name} has {head.shape[0]:,} x {head.shape[1]:,} weights, too many for a figure; "
-                        "save the view as a page instead: view.save('show.html')")  # fmt: skip
+    _must_be_few(name, *head.shape, "save the view as a page instead: view.save('show.html')")
     keys, weights, may_attend = head.rows(slice(None))
     numbers, hidden = np.zeros(head.shape), np.ones(head.shape, bool)
     numbers[:, keys], hidden[:, keys] = weights, ~may_attend
