@@ -107,12 +107,12 @@ def _right(
 
 def _under(intention: Intention, box: Box, query: Floats, key: Floats) -> tuple[HeadWeights, ...]:
     sizes, spec = box.sizes, intention.spec
-    if spec.masks(Documents) or spec.sinks:
-        raise CandidateError("documents and sinks are told by the call, and none are handed over here")
+    if spec.masks(Documents):
+        raise CandidateError("documents are told by the call, and none are handed over here")
     spec = spec.but(num_heads=sizes.num_heads, num_kv_heads=sizes.num_kv_heads, head_dim=sizes.head_dim,
                     value_dim=sizes.value_dim, out_proj=False)  # fmt: skip
     value = np.zeros((*key.shape[:-1], sizes.value_dim))
-    heads = computed_heads(spec, Inputs(query=query, key=key, value=value))
+    heads = computed_heads(spec, Inputs(query=query, key=key, value=value, sinks=box.sinks))
     return tuple(head.but(value=None) for head in heads)
 
 

@@ -22,7 +22,7 @@ random scores are at 0.6."""
 FEW = 8
 """Queries below which what a head looks at may be chance, and it isn't called by it."""
 
-MOST_WEIGHTS = 1 << 24
+MOST_WEIGHTS = 1 << 22
 """Weights that are looked at in each head; of more, some queries are."""
 
 EVEN = "evenly"

@@ -56,6 +56,10 @@ class Box(Protocol):
     def words(self) -> Sequence[str]:
         """How it was read, in sentences."""
 
+    @property
+    def sinks(self) -> Floats | None:
+        """The sinks that it is called with, one a head; None where it has none."""
+
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors, ``(batch, head, query, value_dim)``.
 
@@ -99,11 +103,14 @@ class InOneReading(Generic[Reading]):
 class FunctionBox(InOneReading[FunctionReading]):
     """A function of query, key and value."""
 
+    @property
+    def sinks(self) -> Floats | None:
+        """Some of ours where it is handed its sinks; they are read back."""
+        return np.linspace(-0.5, 0.5, self.sizes.num_heads) if self.reading.signature.has("sinks") else None
+
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors (see `Box.context`)."""
-        # A function that is handed its sinks gets some of ours, and they are read back.
-        sinks = np.linspace(-0.5, 0.5, query.shape[1]) if self.reading.signature.has("sinks") else None
-        outcome = self.reading.observe(Inputs(query=query, key=key, value=value, sinks=sinks), seed=seed)
+        outcome = self.reading.observe(Inputs(query=query, key=key, value=value, sinks=self.sinks), seed=seed)
         self.dtype = outcome.dtype
         batch, heads, length, _ = query.shape
         return np.transpose(outcome.output.reshape(batch, length, heads, -1), (0, 2, 1, 3))

@@ -26,6 +26,11 @@ class ModuleBox(InOneReading[TokensReading]):
         """How it was read, in sentences."""
         return [*super().words, "query, key and value were put in by one-hot tokens and projections made for them"]
 
+    @property
+    def sinks(self) -> Floats | None:
+        """Its own."""
+        return self.reading.sinks
+
     def context(self, query: Floats, key: Floats, value: Floats, seed: int = 0) -> Floats:
         """Its context vectors (see `Box.context`), sequence by sequence, since all share the projections."""
         return np.concatenate([self._one(query[b], key[b], value[b], seed) for b in range(len(query))])
