@@ -146,7 +146,8 @@ def _ranked(rows: int, heads: int) -> int:
 def _as_head(place: str, head: HeadWeights, summary: Summary, heads: int, *, whole: bool) -> Payload:
     """A head of the payload, without its pictures."""
     few = whole and _are_few(head.shape[0] * head.shape[1], heads)
-    workings = head.workings() if few and _are_few(head.shape[0] * head.shape[1], 5 * heads) else []
+    stages = 5  # at most
+    workings = head.workings() if few and _are_few(head.shape[0] * head.shape[1], stages * heads) else []
     value = head.value if head.value is not None and _are_few(head.value.size, heads) else None
     return {
         "name": head.name,
