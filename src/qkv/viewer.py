@@ -9,11 +9,13 @@ from typing import Any
 
 from qkv.adapters.dump import is_dump
 from qkv.adapters.opening import Conventions
+from qkv.adapters.texts import script_of
 from qkv.captures.black_box import view_of_black_box
 from qkv.captures.dumped import view_of_dump
 from qkv.captures.embedded import SENTENCE, view_of_embedded
 from qkv.captures.patterns import named, scores_of
 from qkv.captures.running import view_of_run, view_of_text
+from qkv.captures.script import view_of_script
 from qkv.captures.tensors import view_of_query_and_key, view_of_weights
 from qkv.debugger import fields_of, of_dump
 from qkv.errors import SpecError
@@ -115,6 +117,9 @@ def captured(request: Request, wanted: Wanted) -> AttentionView:
         return view_of_run(subject, wanted.inputs, sequence=wanted.sequence, layer=wanted.layer)
     if is_dump(subject):
         return view_of_dump(of_dump(request, "show"), sequence=wanted.sequence, layer=wanted.layer)
+    script = script_of(subject)
+    if script is not None:
+        return view_of_script(script, request, sequence=wanted.sequence)
     if request.from_file or callable(subject):
         return view_of_black_box(request, length=wanted.length)
     if wanted.key is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -76,7 +77,7 @@ def _view(host: Hosting, facts: Facts, said: Intention, request: Request, length
     if right:
         layers = [LayerWeights(name, [head.but(against=f"1.{at}") for at, head in enumerate(layer)]),
                   LayerWeights("right", right)]  # fmt: skip
-    where = f", {request.file}" if request.file else ""
+    where = f", {Path(request.file).name}" if request.file else ""
     return assembled(layers, title=f"attention weights of {name}{where}", notes=notes)
 
 

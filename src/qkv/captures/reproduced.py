@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def view_of_reproduced(request: Request, unread: CandidateError) -> AttentionVie
     if own is not right and own.weights.shape == right.weights.shape:
         own_heads = [head.but(against=f"1.{at}") for at, head in enumerate(layers[0].heads)]
         layers = [LayerWeights(name, own_heads), LayerWeights("right", _heads(right, sequence))]
-    return assembled(layers, title=f"attention weights of {name}, {request.file}".rstrip(", "), notes=notes)
+    return assembled(layers, title=f"attention weights of {name}, {Path(request.file).name}".rstrip(", "), notes=notes)
 
 
 def _heads(run: Run, sequence: int) -> tuple[HeadWeights, ...]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.captures.black_box import SAME, dense
-from qkv.captures.patterns import EVEN, NAMED_EVEN, Scores, oddities
+from qkv.captures.patterns import EVEN, FEW, NAMED_EVEN, Scores, oddities
 from qkv.pictures.view import AttentionView
 from qkv.pictures.weights import HeadWeights
 from qkv.report.page import page
@@ -78,7 +78,7 @@ def _strongest(scores: Sequence[Scores], *, several: bool) -> Iterator[tuple[str
     """Of each pattern the heads that follow it most, in words."""
     for pattern in dict.fromkeys(name for one in scores for name in one.shares):
         least = NAMED_EVEN if pattern == EVEN else LEAST
-        ranked = sorted((one for one in scores if one.shares.get(pattern, 0.0) >= least),
+        ranked = sorted((one for one in scores if one.queries >= FEW and one.shares.get(pattern, 0.0) >= least),
                         key=lambda one: -one.shares[pattern])  # fmt: skip
         if ranked:
             named = [f"{one.layer + ' ' if several else ''}{one.head} ({one.shares[pattern]:.2f})" for one in ranked]

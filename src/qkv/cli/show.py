@@ -27,7 +27,7 @@ class Unshown(click.ClickException):
 
 
 @click.command("show")
-@click.argument("target", metavar="[DUMP | FILE.py[:NAME]]", required=False)
+@click.argument("target", metavar="[DUMP | FILE.py[:NAME] | SCRIPT.py]", required=False)
 @click.option("--model", metavar="FOLDER | NAME", help="a language model of transformers, from files on this machine")
 @click.option("--text", help="what a language model reads; the embedded one unless --model names another")
 @click.option("--tokens", metavar='"A B C" | FILE', help="a label for each key, apart from each other or one a line")
