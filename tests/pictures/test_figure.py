@@ -253,3 +253,25 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_neither_qkv_nor_draw_loads_matplotlib_before_a_figure_is_made() -> None:
     code = "import sys, qkv; qkv.draw; assert not {'matplotlib', 'torch'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_view_is_drawn_by_layer_and_head_with_its_stages() -> None:
+    rng = np.random.default_rng(0)
+    query, key = rng.normal(size=(2, 1, 2, 5, 8))
+    view = qkv.show(query, key, spec={"num_heads": 2, "causal": True}, tokens=list("abcde"))
+    assert [axes.get_title() for axes in qkv.draw(view).axes[:2]] == ["head 0", "head 1"]
+    figure = qkv.draw(view, head=1, stages=True)
+    names = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert names[0] == "attn_scores, head 1"
+    assert names[-1] == "attn_weights, head 1"
+    scores, weights = meshes(figure)[0].get_array(), meshes(figure)[-1].get_array()
+    assert np.allclose(scores, query[0, 1] @ key[0, 1].T)
+    assert np.allclose(weights.filled(0).sum(-1), 1)
+    assert np.array_equal(weights.mask, ~np.tri(5, dtype=bool))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-12, 1e300])
+def test_numbers_of_any_size_stay_in_their_cells(size: float) -> None:
+    figure = qkv.draw(np.full((3, 3), size), np.full((3, 3), -size))
+    assert outlined(figure) == [(0, 0)] * 3
+    assert max(map(len, texts(written(figure, "svg")))) < 40

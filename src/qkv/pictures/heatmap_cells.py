@@ -12,7 +12,7 @@ from rich.color import Color
 from rich.style import Style
 from rich.text import Text
 
-from qkv.pictures.panels import UNSIGNED, Kind, Panel
+from qkv.pictures.panels import UNSIGNED, Kind, Panel, written
 
 WEIGHTS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 """From 0 to the largest: lighter is more, on dark and on light, for every kind of colour vision (cividis)."""
@@ -71,11 +71,8 @@ class Scale(NamedTuple):
         return ramp[int(np.ceil(min(abs(number) / self.largest, 1.0) * (len(ramp) - 1)))]
 
     def written(self, number: float) -> str:
-        """The number to two places of the largest; a difference with its sign, and a plain 0."""
-        sign = "+" if self.kind == "difference" else ""
-        places = 1 if self.largest >= 10 else int(np.clip(1 - np.floor(np.log10(self.largest)), 2, 4))
-        form = f"{sign}.{places}f" if 1e-3 <= self.largest < 1e4 else f"{sign}.0e"
-        return "0" if number == 0 and sign else format(number, form)
+        """The number as it stands in a cell."""
+        return written(number, self.kind, self.largest)
 
 
 def lines(panel: Panel, form: Form, scale: Scale) -> Iterator[Text]:

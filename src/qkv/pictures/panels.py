@@ -206,6 +206,14 @@ def scales(panels: Iterable[Panel]) -> dict[Kind, float]:
     return {kind: largest or 1.0 for kind, largest in found.items()}
 
 
+def written(number: float, kind: Kind, largest: float) -> str:
+    """The number to two places of the largest; a difference with its sign, and a plain 0."""
+    sign = "+" if kind == "difference" else ""
+    places = 1 if largest >= 10 else int(np.clip(1 - np.floor(np.log10(largest)), 2, 4))
+    form = f"{sign}.{places}f" if 1e-3 <= largest < 1e4 else f"{sign}.0e"
+    return "0" if number == 0 and sign else format(number, form)
+
+
 UNSEEN = {" ": "\u2423", "\n": "\u21b5", "\r": "\u240d", "\t": "\u21e5"}
 """What stands for white space in the text of a token."""
 

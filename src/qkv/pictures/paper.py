@@ -24,7 +24,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from qkv.pictures.panels import UNSIGNED, Kind, Panel, scales, shown
+from qkv.pictures.panels import UNSIGNED, Kind, Panel, scales, shown, written
 
 COLUMN, PAGE = 3.3, 6.7
 """Inches: a column of a page of two, and the page."""
@@ -61,8 +61,8 @@ MOST, VECTOR = 512, 64
 MARGIN = 0.05
 """Inches around what is drawn."""
 
-LABEL, NUMBER = 8.5, 18.0
-"""Points along its axis that a label takes, and a cell's side from which on its number is written in it."""
+LABEL, DIGIT = 8.5, 3.8
+"""Points: of a label across its line, and of a digit in a cell along it."""
 
 
 FAMILIES = (
@@ -242,7 +242,9 @@ def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | No
     """Nothing; writes the numbers of each panel into its cells, where they fit or are asked for."""
     largest = scales(panels)
     for place, one in zip(axes, panels, strict=True):
-        fits = max(one.numbers.shape) <= VECTOR and min(_sides(place, one)) >= NUMBER
+        high, wide = _sides(place, one)
+        longest = len(written(-largest[one.kind], one.kind, largest[one.kind]))
+        fits = max(one.numbers.shape) <= VECTOR and high >= LABEL and wide >= DIGIT * longest
         if one.kind != "mask" and (fits if numbers is None else numbers):
             _write(place, one.pooled(MOST, MOST), largest[one.kind])
 
@@ -250,14 +252,12 @@ def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | No
 def _write(axes: Axes, panel: Panel, largest: float) -> None:
     """Nothing; writes the number of each cell into it, black or white."""
     signed = panel.kind not in UNSIGNED
-    sign = "+" if panel.kind == "difference" else ""
-    places = 1 if largest >= 10 else 2
     for row, column in np.argwhere(~panel.hidden & ~panel.broken):
         number = panel.numbers[row, column]
-        text = "0" if sign and number == 0 else f"{number:{sign}.{places}f}"
+        text = written(number, panel.kind, largest).replace("-", "\u2212")
         colour = MAPS[signed]((number / largest + signed) / (1 + signed))
         ink = "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.5 else "white"
-        axes.text(column, row, text.replace("-", "\u2212"), size=6, color=ink, ha="center", va="center_baseline")
+        axes.text(column, row, text, size=6, color=ink, ha="center", va="center_baseline").set_in_layout(False)
 
 
 def _label_outer(axes: Sequence[Axes], columns: int) -> None:

@@ -184,7 +184,9 @@ def _view(view: Attention, subject: Subject) -> Iterator[Panel]:
             name = heads[place].name if len(view.layers) == 1 else f"{view.layers[layer].name}, {heads[place].name}"
             if subject.stages:
                 for working in heads[place].workings():
-                    yield panel(working.title, working.numbers, kind="scores", query_tokens=queries, key_tokens=keys)
+                    title = f"{working.name}, {name}"
+                    yield panel(title, working.numbers, kind="scores", query_tokens=queries, key_tokens=keys)
+                name = f"attn_weights, {name}"
             yield replace(_weights(name, heads[place]), query_tokens=queries, key_tokens=keys)
 
 
