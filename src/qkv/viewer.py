@@ -108,6 +108,8 @@ class Wanted:
 def captured(request: Request, wanted: Wanted) -> AttentionView:
     """The weights of a subject, whatever it is: see `show`, which also says what is raised."""
     subject = request.target
+    if subject is None and wanted.key is not None:
+        raise SpecError("a key was given without a query: qkv.show(query, key)")
     if subject is None:
         return view_of_embedded(SENTENCE if wanted.text is None else wanted.text, layer=wanted.layer)
     if wanted.text is not None:

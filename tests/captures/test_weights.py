@@ -95,6 +95,7 @@ def test_nan_is_masked() -> None:
         (WEIGHTS[0, 0, 0], "has shape (5,); attention weights are (query, key), (head, query, key)"),
         (np.zeros((2, 0, 4)), "has shape (2, 0, 4): there is nothing in it"),
         ([], "there are no weights to show"),
+        ([[1.0, 0.0], [1.0]], "a list whose rows differ in length"),
         (WEIGHTS[None, None, None], "attention weights are (query, key)"),
     ],
 )
@@ -140,3 +141,20 @@ def test_tokens_label_keys_and_are_as_many() -> None:
 
 def test_what_no_softmax_gives_is_said_on_the_page() -> None:
     assert "12 rows" in " ".join(qkv.show(WEIGHTS * 0.5).payload()["notes"])
+
+
+def test_what_is_nan_in_query_or_key_is_nan_in_what_they_make() -> None:
+    query, key = RNG.normal(size=(2, 1, 1, 4, 3))
+    query[0, 0, 1, 2] = np.nan
+    view = qkv.show(query, key)
+    with np.errstate(all="ignore"):
+        assert np.isnan(dense(view)[0]).any(-1)[0].tolist() == [False, True, False, False]
+    assert "query holds 1 entry that is NaN or infinite, at [0, 0, 1, 2]" in view.notes
+    assert any("NaN" in note and "4 weights" in note for note in view.payload()["notes"]), view.payload()["notes"]
+
+
+def test_a_key_goes_with_a_query_and_a_mask_with_weights() -> None:
+    with pytest.raises(qkv.SpecError, match=r"qkv\.show\(query, key\)"):
+        qkv.show(None, WEIGHTS)
+    with pytest.raises(qkv.SpecError, match="a field of the spec"):
+        qkv.show(WEIGHTS, WEIGHTS, mask=qkv.causal())

@@ -53,7 +53,9 @@ class QueryAndKey:
         Raises:
             ShapeError: there is no such sequence.
         """
-        inputs = self.reading.inputs()
+        tensors, arrangement = self.reading.dump.tensors, self.reading.arrangement
+        query, key = arrangement.query(tensors["query"].array), arrangement.key(tensors["key"].array)
+        inputs = self.reading.inputs().but(query=query, key=key)  # with what is NaN in them
         if not 0 <= sequence < inputs.batch:
             held = "one sequence" if inputs.batch == 1 else f"{inputs.batch} sequences, 0 to {inputs.batch - 1}"
             raise ShapeError(f"{name} holds {held}, and sequence {sequence} was asked for")

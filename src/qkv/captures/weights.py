@@ -53,7 +53,10 @@ def _arrays(weights: Any) -> Iterator[tuple[str, Any]]:
         return
     several = isinstance(weights, Sequence) and all(one is None or hasattr(one, "shape") for one in weights)
     if not several:
-        array = as_array(weights, "weights")
+        try:
+            array = as_array(weights, "weights")
+        except ValueError:  # NumPy's word for rows of several lengths
+            raise ShapeError(f"the weights are a list whose rows differ in length; weights are {AXES}") from None
         if array.ndim < 5:
             yield "layer 0", array
             return
