@@ -76,7 +76,8 @@ def triple(whole: Matrices, sides: tuple[str, str] = ("expected", "got")) -> Tri
         Grid(name, heads, list(zip(names, table, strict=True)))
         for name, table in zip((*sides, "difference"), cells, strict=True)
     ]
-    return Triple(part.title, part.axes, grids, part.hidden is not None, _said(whole, rows, columns))
+    hides = part.hidden is not None and bool(part.hidden[0].any() or part.hidden[1].any())
+    return Triple(part.title, part.axes, grids, hides, _said(whole, rows, columns))
 
 
 def _window(size: int, at: int) -> slice:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from qkv.report.document import Disagreement, Report
+from qkv.report.document import Disagreement, Report, RowPair
 
 TWO_DUMPS = "two dumps"
 """The kind of what is judged where two dumps are held against each other."""
@@ -47,6 +49,16 @@ def disagreement(report: Report) -> str:
         return ""
     expected, got = report.sides
     return f"{place_of(report)}: {expected} {number(first.expected)}, {got} {number(first.got)}"
+
+
+def told_apart(rows: Sequence[RowPair]) -> list[RowPair]:
+    """The pairs of rows, one of those that hold the same numbers."""
+    kept: list[RowPair] = []
+    for pair in rows:
+        if not any(np.array_equal(pair.expected, other.expected) and np.array_equal(pair.got, other.got)
+                   for other in kept):  # fmt: skip
+            kept.append(pair)
+    return kept
 
 
 def number(value: float) -> str:

@@ -20,7 +20,7 @@ from qkv.pictures.heatmap import heat_map
 from qkv.pictures.panels import Pictured
 from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
-from qkv.report.places import TWO_DUMPS, number, place_of
+from qkv.report.places import TWO_DUMPS, number, place_of, told_apart
 from qkv.report.plain import harmless
 from qkv.report.worth import worth_of
 from qkv.spec import describe
@@ -143,20 +143,10 @@ def _where(report: Report, room: int) -> RenderableType:
     )
     if inside and first.tensor == "output" and probe:
         lines.append(Text(f"first wrong inside: {', '.join(inside)}"))
-    lines += [_side_by_side(pair, report.sides, room) for pair in _unlike(report.rows)]
+    lines += [_side_by_side(pair, report.sides, room) for pair in told_apart(report.rows)]
     if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
         lines.append(_picture(report.wrong))
     return Group(*lines)
-
-
-def _unlike(rows: Sequence[RowPair]) -> list[RowPair]:
-    """The pairs of rows, one of those that show the same numbers."""
-    kept: list[RowPair] = []
-    for pair in rows:
-        if not any(np.array_equal(pair.expected, other.expected) and np.array_equal(pair.got, other.got)
-                   for other in kept):  # fmt: skip
-            kept.append(pair)
-    return kept
 
 
 def _side_by_side(pair: RowPair, sides: tuple[str, str], room: int) -> RenderableType:
