@@ -55,8 +55,8 @@ def test_a_slip_is_named_on_its_line(
     assert as_text(report) == snapshot
 
 
-NOT_MENDED = {"stale_loop", "stale_weights"}
-"""The one needs a line inside its loop, the other is wrong in its scale too once its weights follow."""
+NOT_MENDED = {"stale_loop", "stale_weights", "fused_view_of_tokens"}
+"""One needs a line inside its loop, one is wrong in its scale too once its weights follow, one moves axes twice."""
 
 
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)

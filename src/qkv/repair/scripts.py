@@ -61,7 +61,9 @@ def explained_and_mended(
 
 
 def _is_right(again: Explained, before: Explained) -> bool:
-    """Whether a script is right once it is edited, and still makes all that it made."""
+    """Whether a script is right once it is edited, without more being assumed, and still makes all that it made."""
+    if again.assumed - before.assumed or again.masked < before.masked:
+        return False
     makes_all = again.contexts >= before.contexts and again.variables >= before.variables
     return again.report.verdict is Verdict.RIGHT and makes_all
 

@@ -16,7 +16,8 @@ FUSED = frozenset({"scaled_dot_product_attention"})
 
 
 def chains(reading: Reading, operation: Operation) -> Iterator[Known]:
-    """The context that a fused call makes, with the stages that led there."""
+    """The contexts that a fused call may make, with the stages that led there."""
+    made = reading.made_by[operation.results[0]]
     given = [reading.sights.get(value) for value in refs([operation.arguments, operation.keywords])]
     keywords = operation.keywords
     tokens = [sight.known for sight in given[:3] if sight is not None and sight.known.kind == "tokens"]
@@ -26,6 +27,7 @@ def chains(reading: Reading, operation: Operation) -> Iterator[Known]:
     scores = next(products(query, key), None)
     if scores is None or scores.slip:
         return
+    scores = replace(scores, made=made)
     scale = keywords.get("scale")
     factor = float(scale) if isinstance(scale, int | float) else query.array.shape[-1] ** -0.5
     scaled = replace(scores, array=scores.array * factor, move="scale", sources=(scores,), number=factor)
@@ -37,10 +39,12 @@ def chains(reading: Reading, operation: Operation) -> Iterator[Known]:
         mask = reading.array(given_mask.value)
         visible = mask if mask.dtype == bool else mask > -1e4
         scaled = _masked(scaled, np.broadcast_to(visible, shape))
-    weights = Known("weights", scaled.axes, softmax(scaled.array, -1), "softmax", (scaled,), over="key")
-    for mixed in products(weights, value):
-        if not mixed.slip and mixed.over == "key":
-            yield mixed
+    weights = Known("weights", scaled.axes, softmax(scaled.array, -1), "softmax", (scaled,), over="key", made=made)
+    # A row that sees nothing is NaN in some releases, and zero in others.
+    for one in (weights, replace(weights, array=np.nan_to_num(weights.array))):
+        for mixed in products(one, value):
+            if not mixed.slip and mixed.over == "key":
+                yield mixed
 
 
 def _masked(scores: Known, visible: Array) -> Known:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from qkv.adapters.texts import Text
 from qkv.scripts.findings import Finding
+from qkv.scripts.fused import FUSED
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
@@ -44,25 +45,36 @@ def judged(reading: Reading, text: Text) -> Judgement:
         judgement.findings += masking(mix, judgement.mixes, judgement.assumptions, text)
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
-    judgement.findings = _first_of_each(judgement.findings)
+    judgement.findings = _first_of_each(reading, judgement.findings)
+    fused = next(
+        (one for one in reading.operations if one.name in FUSED and one.results[0] not in reading.sights), None
+    )
     unknown = [mix for mix in judgement.mixes if mix.weights.move == "derived" and not mix.normalised]
     if not judgement.mixes and not reading.run.recording.complete:
         judgement.open = "its arrays are too many or too large to be followed; run it with fewer tokens"
     elif not judgement.mixes:
         judgement.open = _without_context(reading)
+    elif fused is not None and not judgement.findings:
+        judgement.open = f"what {fused.name} made of its arguments is not what these arguments should give"
     elif unknown and not judgement.findings:
         name = reading.name_of(unknown[0].weights) or "its weights"
         judgement.open = f"how {name} was made of the scores is not known, though its rows sum to one"
     return judgement
 
 
-def _first_of_each(findings: list[Finding]) -> list[Finding]:
-    by_place = {(finding.fault, finding.operation): finding for finding in reversed(findings)}
+def _first_of_each(reading: Reading, findings: list[Finding]) -> list[Finding]:
+    """One finding of each kind and place: what a loop does again and again is said once."""
+    by_place = {(finding.fault, reading.place(finding.operation)): finding for finding in reversed(findings)}
     return sorted(by_place.values(), key=lambda finding: finding.operation)
 
 
 def _without_context(reading: Reading) -> str:
     kinds = {sight.known.kind for sight in reading.sights.values()}
+    if not reading.run.frameworks or not reading.operations:
+        return (
+            "it computes with Python's own numbers and lists, which are not followed. Make arrays of them: "
+            "np.array(rows) or torch.tensor(rows)"
+        )
     if "weights" in kinds:
         return (
             "it makes weights, and no context vectors of them: weights @ values is missing, or is made in a way unknown"

@@ -67,12 +67,13 @@ def _made_at(reading: Reading, step: Known) -> int:
 def _moved(reading: Reading, made: int, diagonal: int) -> str:
     """The expression that draws the mask with its diagonal moved; a mask to write where it can't be read there."""
     operation, code = reading.operations[made], reading.code(made)
-    if operation.name not in ("tril", "triu", "tri") or diagonal == INVERTED:
+    written = re.search(r"\btri[lu](_indices)?\(.*\b(?:diagonal|k)\s*=\s*(-?\d+)", code)
+    if (operation.name not in ("tril", "triu", "tri") and written is None) or diagonal == INVERTED:
         return "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # True above the diagonal: those are hidden"
     keyword = "k" if "k" in operation.keywords or "torch" not in reading.run.frameworks else "diagonal"
     given = operation.keywords.get("diagonal", operation.keywords.get("k", 0))
     positional = [one for one in operation.arguments if isinstance(one, int)][-1:] if operation.name != "tri" else []
-    right = (positional[0] if positional else given) - diagonal
+    right = (int(written[2]) if written else positional[0] if positional else given) - diagonal
     named = re.sub(r"\b(diagonal|k)\s*=\s*-?\d+", lambda found: f"{found[1]}={right}", code)
     if named != code:
         return named

@@ -134,6 +134,12 @@ class Mix:
         """Whether the script computes in torch."""
         return "torch" in self.reading.run.frameworks
 
+    def made_for(self, product: Known, side: Known) -> int:
+        """The operation that made one side of a product, the last one before it where several made the same."""
+        reading = self.reading
+        same = [value for value in reading.above(product.made) if value in reading.sights and value in reading.made_by]
+        return max((reading.made_by[value] for value in same if reading.sights[value].known is side), default=side.made)
+
     def name(self, known: Known, otherwise: str) -> str:
         """The variable that holds a known array, else the expression that makes it, else what else to call it."""
         return self.reading.name_of(known) or self.reading.expression_of(known) or otherwise

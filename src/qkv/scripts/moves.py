@@ -134,12 +134,17 @@ def splits(tokens: Known, shape: tuple[int, ...]) -> Iterator[Known]:
         yield replace(tokens, axes=axes, array=apart, slip="heads-split-by-view", **made)
 
 
-def cuts(tokens: Known, array: Array) -> Iterator[Known]:
+def cuts(tokens: Known, whole: Array, array: Array) -> Iterator[Known]:
     """A part of each token's channels: a fused projection is cut into queries, keys and values, and these into heads.
 
     Found by where each number of it stands in the whole; what puts the numbers of different tokens together is a slip.
+
+    Args:
+        tokens: the tokens as a whole.
+        whole: the same in the script's own numbers.
+        array: what may be a part of it.
     """
-    whole, lead = tokens.array, tokens.array.ndim - 2
+    lead = whole.ndim - 2
     if "head" in tokens.axes or array.size >= whole.size or array.ndim - lead not in (2, 3):
         return
     order = np.argsort(whole, axis=None)

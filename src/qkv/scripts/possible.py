@@ -10,7 +10,7 @@ import numpy as np
 from qkv.adapters.recording import Operation
 from qkv.scripts import moves, naming
 from qkv.scripts.fused import FUSED, chains
-from qkv.scripts.known import Known
+from qkv.scripts.known import Array, Known
 from qkv.scripts.reading import Reading, refs
 
 PRODUCTS = frozenset({"matmul", "mm", "bmm", "dot", "inner", "einsum", "tensordot", "mv", "vdot", "vecdot", "linear"})
@@ -62,12 +62,17 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
         for left in knowns:
             for right in knowns:
                 for known in moves.products(left, right):
-                    yield replace(known, role=role) if known.kind == "tokens" else known
+                    yield replace(known, role=role or _role_of(known)) if known.kind == "tokens" else known
                     if known.kind == "scores" and name in _JOINING:
                         yield from moves.scaled_by_number(known, left.array.shape[-1])
     yield from _biased(reading, operation, knowns, role)
     if name in ("cat", "concat", "concatenate", "hstack"):
         yield from _joined(reading, operation)
+
+
+def _role_of(projected: Known) -> str:
+    """What tokens are by the name of the matrix that they were projected with."""
+    return next((source.role for source in projected.sources if source.kind == "matrix"), "")
 
 
 def _changed(reading: Reading, operation: Operation, value: int, roots: Sequence[int]) -> Iterator[Known]:
@@ -81,10 +86,24 @@ def _changed(reading: Reading, operation: Operation, value: int, roots: Sequence
     for known in knowns if operation.name in VIEWS else ():
         if known.kind == "tokens":
             named = naming.role_of(reading.target(operation, value)) or known.role
-            yield from (replace(part, role=named) for part in moves.cuts(known, array))
+            for root in roots:
+                whole = _own_numbers(reading, root) if reading.sights[root].known is known else None
+                parts = moves.cuts(known, whole, array) if whole is not None else ()
+                yield from (replace(part, role=named) for part in parts)
             yield from moves.splits(known, array.shape)
         elif known.kind == "context":
             yield from moves.merges(known, array.shape)
+
+
+def _own_numbers(reading: Reading, value: int) -> Array | None:
+    """The known array that one of the script's is, in the script's own numbers; None where it is only a part of it."""
+    sight = reading.sights[value]
+    whole = sight.known.array
+    if sight.index.size != whole.size:
+        return None
+    own = np.empty(whole.size)
+    own[sight.index.reshape(-1)] = reading.array(value).reshape(-1)
+    return own.reshape(whole.shape)
 
 
 def _biased(reading: Reading, operation: Operation, knowns: Sequence[Known], role: str) -> Iterator[Known]:

@@ -53,12 +53,16 @@ class Explained(Anatomy):
         line: the line to change, of a notebook in all cells one below the other; None where none is named.
         instead: what its findings say to write in the place of what.
         contexts: how many products of weights of scores and of values it makes.
+        masked: how many of these weights are masked.
+        assumed: what was taken for granted.
         variables: the variables of which it is known what they hold, with the numbers of those that nothing made.
     """
 
     line: int | None = None
     instead: Sequence[Instead] = ()
     contexts: int = 0
+    masked: int = 0
+    assumed: frozenset[str] = frozenset()
     variables: frozenset[tuple[str, bytes]] = frozenset()
 
 
@@ -85,6 +89,8 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
         line or None,
         list(_instead(reading, findings)),
         sum(mix.product is not None for mix in judgement.mixes),
+        sum(mix.visible is not None for mix in judgement.mixes),
+        frozenset(judgement.assumptions),
         frozenset(_variables(reading)),
     )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from qkv.scripts import naming
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
@@ -27,6 +29,7 @@ def sides(mix: Mix) -> Iterator[Finding]:
         return
     for side in dict.fromkeys((query, key, value)):
         yield from _matrix(mix, side)
+    yield from _matrix_unused(mix, query, key, value)
     wrong = _of_scores(mix, query, key)
     if wrong is not None:
         yield Finding(wrong[0], mix.product.made, wrong[1], wrong[2], mix)
@@ -76,6 +79,26 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
             f"{mix.name(step, step.role)} is made with {mix.name(matrix, matrix.role)}, the matrix of the {matrix.role}"
         )
         yield Finding("projection-reused", step.made, said, f"{mix.name(step.sources[0], 'inputs')} @ {name}", mix)
+
+
+def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator[Finding]:
+    """Keys or values that have no name, made with the matrix of another role, while one of their own lies about."""
+    reading = mix.reading
+    own = {naming.role_of(name): name for names in reading.names.values() for name in names if naming.is_matrix(name)}
+    roles = {known.role for known in reading.knowns("tokens")} | {
+        known.role for known in reading.knowns("matrix") if known.role
+    }
+    for side, role, product in ((key, "key", mix.product), (value, "value", mix.context)):
+        step, others = side.first("project"), {"query", "key", "value"} - {role}
+        if product is None or step is None or role in roles or role not in own or side.role not in others:
+            continue
+        if role == "key" and side is not query:
+            continue
+        made = mix.made_for(product, side)
+        tokens, matrix = mix.name(step.sources[0], "inputs"), mix.name(step.sources[1], f"W_{side.role}")
+        said = f"the {role}s are made with {matrix}, the matrix of the {side.role}, and {own[role]} is not used"
+        code = re.sub(rf"\b{re.escape(matrix)}\b", own[role], reading.code(made))
+        yield Finding("projection-reused", made, said, code if own[role] in code else f"{tokens} @ {own[role]}", mix)
 
 
 def _named(reading: Reading, role: str) -> str:

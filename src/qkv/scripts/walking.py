@@ -111,8 +111,8 @@ class _Reader:
         # A product makes something new, even where its numbers are those of a factor.
         for known in chain(new, same) if name in PRODUCTS else chain(same, new):
             sight = sight_of(array, known)
-            if sight is not None:
-                return replace(sight, known=self._same(known))
+            if sight is not None and not any("*" in axis and " part" in axis for axis in sight.axes):
+                return replace(sight, known=self._same(known))  # no axis that takes up parts of others
         return None
 
     def _is_product_of_entries(self, operation: Operation, value: int, given: Sequence[int]) -> bool:

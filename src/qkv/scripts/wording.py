@@ -20,7 +20,16 @@ def finding_of(mix: Mix, step: Known) -> Finding:
     source = mix.name(step.sources[0], "attn_scores") if step.sources else "attn_scores"
     said, instead = _WORDS[step.slip](mix, step, source)
     before = _before(mix, step) if step.slip == "dropout-in-eval" else ""
-    return Finding(step.slip, step.made, said, instead, mix, before)
+    made = _viewed_at(mix, step.made) if step.slip == "heads-split-by-view" else step.made
+    return Finding(step.slip, made, said, instead, mix, before)
+
+
+def _viewed_at(mix: Mix, made: int) -> int:
+    """The view that cuts an array up, of which others take out parts and move axes."""
+    reading, operation = mix.reading, made
+    while operation >= 0 and reading.operations[operation].name not in ("view", "reshape", "unflatten"):
+        operation = next((reading.made_by.get(value, -1) for value in reading.above(operation)), -1)
+    return made if operation < 0 else operation
 
 
 def over_keys(mix: Mix, step: Known) -> str:

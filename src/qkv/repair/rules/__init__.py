@@ -42,7 +42,7 @@ def _rule(changes: Callable[[Code, ast.AST], Iterator[Change]], about: str) -> R
 RULES: tuple[Rule, ...] = (
     _rule(precision.dropout, "dropout eval"),
     _rule(precision.cast, "precision low softmax"),
-    _rule(axes.axis, "softmax over queries heads batch axis norm sink"),
+    _rule(axes.axis, "softmax over queries heads batch axis norm sink rows"),
     _rule(numbers.diagonal, "causal strict ahead inverted corner window prefix"),
     _rule(operators.compared, "causal strict ahead inverted window off documents leak padding wrong"),
     _rule(masking.filled_with, "mask fill small zeroed masked empty row read"),
