@@ -39,10 +39,27 @@ def load_model(name: str) -> Loaded:
     parts = []
     for kind, what in ((AutoModel, "model"), (AutoTokenizer, "tokenizer")):
         try:
-            parts.append(kind.from_pretrained(name, local_files_only=True))
+            with _quiet():
+                parts.append(kind.from_pretrained(name, local_files_only=True))
         except Exception as error:  # noqa: BLE001 - whatever the files make of the library
             raise _not_loaded(name, what, error) from None
     return Loaded(parts[0].eval(), parts[1])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing; meanwhile transformers shows no bars, and doesn't report weights that have no part in attention."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _not_loaded(name: str, what: str, error: Exception) -> CandidateError:
