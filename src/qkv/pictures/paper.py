@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ MOST, VECTOR = 512, 64
 MARGIN = 0.05
 """Inches around what is drawn."""
 
-LABEL, DIGIT = 8.5, 3.8
-"""Points: of a label across its line, and of a digit in a cell along it."""
+LABEL, DIGIT, LETTER = 8.5, 3.8, 3.9
+"""Points: of a label across its line; of a digit in a cell, and of a letter in a title, along it."""
 
 
 FAMILIES = (
@@ -204,7 +205,9 @@ def _cells(axes: Axes, panel: Panel, largest: float) -> QuadMesh:
                                  clip_on=False, zorder=4, gid="first-wrong"))  # fmt: skip
     axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), xlabel=panel.axes[1], ylabel=panel.axes[0])
     axes.set_aspect(_ratio(panel) * columns / rows)
-    axes.set_title(panel.title, parse_math=False)
+    figure: Any = axes.get_figure(root=True)
+    room = 72 * axes.get_position(original=True).width * figure.get_figwidth()
+    axes.set_title(fill(panel.title, max(8, int(room / LETTER))), parse_math=False)
     return mesh
 
 
