@@ -13,12 +13,14 @@ from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, constructions
 from qkv.adapters.shaping.reading import lines_of
 from qkv.adapters.shaping.sizes import PRIMES, axes_of, equal_sizes, own_sizes, sizes_said
+from qkv.adapters.texts import script_of
 from qkv.debugger import settled, trials_of
 from qkv.errors import CandidateError
 from qkv.findings import words_of
 from qkv.inference import intention_from
 from qkv.oracle import Inputs
 from qkv.request import Request
+from qkv.scripts import sheet_of_script
 from qkv.settling import Trial
 from qkv.shapes import Axes, Prediction, Sheet
 from qkv.shapes.hiding import hidden_by
@@ -59,15 +61,17 @@ def predict_shapes(candidate: Any, spec: Mapping[str, Any] | None = None, **said
 
 
 def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
-    """The shapes of a candidate's own code, and the conditions that its sizes have to meet.
+    """The shapes of a candidate's own code, and the conditions that its sizes have to meet; of a script's arrays.
 
     Args:
         request: what is asked.
         sizes: the sizes that the user has, by name, for warnings.
     """
-    host = request.host()
+    script, host = script_of(request.target), request.host()
     sheet = Sheet(request.name, request.file)
     try:
+        if script is not None:
+            return sheet_of_script(script, host)
         facts = host.open(request.to_open, request.source)
         words = words_of(facts)
         sheet = Sheet(words.name, words.file, words.line)

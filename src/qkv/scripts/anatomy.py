@@ -87,7 +87,7 @@ def _described(reading: Reading, operation: Operation, value: int, sight: Sight)
     known = sight.known
     axes = [axis for axis in sight.axes if axis != REPEATED]
     shape = [size for axis, size in zip(sight.axes, reading.array(value).shape, strict=True) if axis != REPEATED]
-    product = _product(reading, operation, sight)
+    product = product_of(reading, operation, sight)
     name = _name(known)
     return Made(
         name, "output" if name == "output" else _STAGES.get(known.move, known.move), axes, shape, _note(sight),
@@ -118,7 +118,7 @@ def _note(sight: Sight) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _product(reading: Reading, operation: Operation, sight: Sight) -> Product | None:
+def product_of(reading: Reading, operation: Operation, sight: Sight) -> Product | None:
     """The matrix product that was made, in names; None where it is none of two matrices that are known."""
     operands = [reading.sights.get(value) for value in refs(operation.arguments)]
     if operation.name not in ("matmul", "mm", "bmm", "linear") or len(operands) < 2:

@@ -55,7 +55,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
     elif not judgement.mixes:
         judgement.open = _without_context(reading)
     elif fused is not None and not judgement.findings:
-        judgement.open = f"what {fused.name} made of its arguments is not what these arguments should give"
+        judgement.open = f"what {fused.name} made of its arguments could not be followed"
     elif unknown and not judgement.findings:
         name = reading.name_of(unknown[0].weights) or "its weights"
         judgement.open = f"how {name} was made of the scores is not known, though its rows sum to one"
