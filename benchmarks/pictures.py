@@ -15,6 +15,7 @@ The claims: one head of 4,096 tokens has a first view under 0.5 MB, 12 layers of
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -49,16 +50,18 @@ CASES = (Case(1, 12, 1024), Case(12, 12, 512), Case(1, 1, 4096), Case(1, 1, 131_
 
 
 class Page(NamedTuple):
-    """What a page took: seconds of CPU time, and bytes of the file, of its first view and of memory."""
+    """What a page took: CPU seconds, bytes of file, first view and memory; and of how many rows it shows one."""
 
     seconds: float
     size: int
     first_view: int
     memory: int
+    one_of: int
 
     def __str__(self) -> str:
         sizes = f"{self.size / 1e6:.1f} MB | {self.first_view / 1e6:.2f} MB"
-        return f"{sizes} | {self.seconds:.1f} s | {self.memory / 1e6:,.0f} MB"
+        rows = f", 1 of {self.one_of} rows" if self.one_of > 1 else ""
+        return f"{sizes} | {self.seconds:.1f} s{rows} | {self.memory / 1e6:,.0f} MB"
 
 
 # --- in a process of its own; only qkv's may import qkv ---------------------------------------------------------------
@@ -135,7 +138,8 @@ def make(tool: str, case: Case) -> Page:
     seconds = time.process_time() - started
     first = text.partition('class="qkv-detail"')[0] if tool == "qkv" else text
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Page(seconds, len(text.encode()), len(first.encode()), kilobytes * 1024)
+    sampled = re.search(r"1 of (\d+) queries was computed", first) if tool == "qkv" else None
+    return Page(seconds, len(text.encode()), len(first.encode()), kilobytes * 1024, int(sampled[1]) if sampled else 1)
 
 
 # --- side by side -----------------------------------------------------------------------------------------------------
