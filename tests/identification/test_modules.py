@@ -62,3 +62,29 @@ def test_what_is_no_module_of_tokens_is_said_so() -> None:
     identity = qkv.identify(torch.nn.ReLU())
     assert (identity.spec, identity.exit_code) == (None, 4)
     assert identity.why
+
+
+class OverQueries(torch.nn.Module):
+    """A softmax over the wrong axis: no reading of it is attention, and it is built several times in the search."""
+
+    def __init__(self, d_in: int, d_out: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_query, self.W_key, self.W_value = (torch.nn.Linear(d_in, d_out) for _ in range(3))
+        self.out_proj = torch.nn.Linear(d_out, d_out)
+
+    def forward(self, x: Any) -> Any:
+        batch, length, _ = x.shape
+        heads = (
+            project(x).view(batch, length, self.num_heads, -1).transpose(1, 2)
+            for project in (self.W_query, self.W_key, self.W_value)
+        )
+        query, key, value = heads
+        weights = torch.softmax(query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5, -2)
+        return self.out_proj((weights @ value).transpose(1, 2).reshape(batch, length, -1))
+
+
+def test_the_first_reading_that_runs_is_examined_as_it_was_built() -> None:
+    identity = qkv.identify(OverQueries)
+    assert identity.spec is None
+    assert identity.why.startswith("this is no attention that a spec can say: scores grow neither"), identity.why

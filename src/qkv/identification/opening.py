@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qkv.adapters.calling import Caller
+from qkv.adapters.construction import Construction
 from qkv.adapters.function import function_readings
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.module import TokensReading
@@ -55,11 +56,11 @@ def opened(
     first_error: CandidateError | None = None
     told_by_groups = False
     box: Box | None = None
-    ran: list[tuple[Box, Routing]] = []
+    ran: list[tuple[Box, Routing, Construction | None]] = []
     boxes = _boxes(host, facts, sizes_of, said)
     for _ in range(MOST_TRIES):
         try:
-            box = next(boxes, None)
+            box, construction = next(boxes, (None, None))
             if box is None:
                 break
             routing = routing_of(box, rng)
@@ -73,12 +74,14 @@ def opened(
             continue
         if routing.is_attention:
             return box, routing
-        ran.append((box, routing))
+        ran.append((box, routing, construction))
         if len(ran) == MOST_RUN:
             break
-    usable = [(box, routing) for box, routing in ran if routing.is_usable]
-    if usable:
-        return usable[0]
+    for box, routing, construction in ran:
+        if routing.is_usable:
+            if construction is not None:  # others were built since
+                host.build(construction.kwargs)
+            return box, routing
     if ran or first_error is None:
         raise CandidateError(
             "in no layout does one head's output mix the values of one key/value head, so this is no attention that "
@@ -88,18 +91,20 @@ def opened(
     raise first_error
 
 
-def _boxes(host: Hosting, facts: Facts, sizes_of: Callable[[Facts], Intention], said: Conventions) -> Iterator[Box]:
-    """The candidate in every form that it may be called in."""
+def _boxes(
+    host: Hosting, facts: Facts, sizes_of: Callable[[Facts], Intention], said: Conventions
+) -> Iterator[tuple[Box, Construction | None]]:
+    """The candidate in every form that it may be called in, with what it was built with."""
     meant = sizes_of(facts)
     for construction in fitting_constructions(host, facts, meant.spec, said, meant.stated):
         ready = facts if construction is None else as_built(host.build(construction.kwargs), construction)
         caller, meant = Caller(host, ready.framework), sizes_of(ready)
         if kind_of(ready) == "function of query, key and value":
-            yield from functions(caller, ready, meant.given, said)
+            yield from ((box, construction) for box in functions(caller, ready, meant.given, said))
             continue
         for reading in readings(caller, ready, construction, meant.spec, said, meant.stated):
             if isinstance(reading, TokensReading) and reading.learned is not None:
-                yield module_box(at_its_defaults(reading))
+                yield module_box(at_its_defaults(reading)), construction
 
 
 def functions(caller: Caller, facts: Facts, given: Mapping[str, Any], said: Conventions) -> Iterator[Box]:
