@@ -107,10 +107,7 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
   // Another head may lack the stage that was chosen.
   const found = stages.find(({ name }) => name === stage);
   const shown = found?.shown ?? weights;
-  const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row)), [numbers, cell.row, version]);
-  const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column)), [numbers, cell.column, version]);
-  const rightRow = useMemo(() => (row && expected ? expected.row(cell.row!) : null), [row, expected]);
-  const lit = useMemo(() => (row ? sorted(row, LIT).map(({ at }) => at) : []), [row]);
+  const { row, column, rightRow, lit } = useLines(numbers, expected, cell, version);
   const bars = row ? { title: "weights", values: row.weights } : { title: "mean", values: numbers.received };
   const strips = useMemo(() => stripsOf(numbers), [numbers]);
   const title = `${layer}, ${numbers.head.name}`;
@@ -136,6 +133,15 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
       </div>
     </>
   );
+}
+
+/** The weights along what is pointed at, those that a row should have, and the keys that it draws most from. */
+function useLines(numbers: HeadNumbers, expected: HeadNumbers | undefined, cell: Cell, version: number) {
+  const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row)), [numbers, cell.row, version]);
+  const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column)), [numbers, cell.column, version]);
+  const rightRow = useMemo(() => (row && expected ? expected.row(cell.row!) : null), [row, expected]);
+  const lit = useMemo(() => (row ? sorted(row, LIT).map(({ at }) => at) : []), [row]);
+  return { row, column, rightRow, lit };
 }
 
 /** What a row and a key are called. A row is a computed query: not every one where rows are sampled. */

@@ -18,7 +18,6 @@ export interface Scene {
   bytes: Uint8Array;
   /** What stands in a cell that is large enough. */
   text: (row: number, column: number) => string;
-  /** The colour of what stands there, as a byte of the scale. */
   cell: Cell;
 }
 
