@@ -43,10 +43,27 @@ def scores_at(code: Code, node: ast.AST) -> bool:
 
 
 def all_scores(code: Code, node: ast.AST) -> list[ast.expr]:
-    """The scores in the function that a node stands in: what its softmax is given; the products where it has none."""
-    nodes = [one for one in ast.walk(code.function_of(node)) if isinstance(one, ast.expr) and scores_at(code, one)]
+    """The scores in the function that a node stands in: what its softmax is given; the products where it has none.
+
+    Where they were joined by sinks, or their maximum was taken off, what they were before that too.
+    """
+    function = code.function_of(node)
+    nodes = [one for one in ast.walk(function) if isinstance(one, ast.expr) and scores_at(code, one)]
     given = [one for one in nodes if not is_product(one) or softmax_argument(code.parents[one]) is one]
-    return given or nodes
+    names = {one.id for one in given if isinstance(one, ast.Name)}
+    made = (one for one in ast.walk(function) if isinstance(one, ast.Assign) and dotted(one.targets[0]) in names)
+    return [*given, *(before for one in made if (before := _before(one.value)) is not None)] or nodes
+
+
+def _before(value: ast.expr) -> ast.expr | None:
+    """The scores in what joins others to them, or takes their maximum off; None for another expression."""
+    if isinstance(value, ast.Call) and called(value) in ("cat", "concat", "concatenate") and value.args:
+        parts = value.args[0]
+        return parts.elts[0] if isinstance(parts, ast.List | ast.Tuple) and parts.elts else None
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub):
+        taken = value.right.value if isinstance(value.right, ast.Attribute | ast.Subscript) else value.right
+        return value.left if called(taken) in ("max", "amax") else None
+    return None
 
 
 def weights_at(code: Code, node: ast.AST) -> bool:

@@ -176,6 +176,7 @@ def missing(code: Code, node: ast.AST) -> Iterator[Change]:
             yield code.put(node, new, "mask applied")
             yield from _where_given(code, node, mask, new)
     yield code.put(node, causal(code, node), "causal mask")
+    yield code.put(node, causal(code, node, corner=True), "causal mask at the end of the keys")
     for name in (*bound(code, node), *attributes(code, node)):
         if "window" in name:
             yield code.put(node, windowed(code, node, name), "window")
@@ -206,12 +207,18 @@ def emptied(code: Code, node: ast.AST) -> Iterator[Change]:
         yield code.put(node, f"{library}.nan_to_num({code.of(node)})", "emptied")
 
 
-def causal(code: Code, node: ast.AST) -> str:
-    """Scores under a causal mask of their own."""
+def causal(code: Code, node: ast.AST, *, corner: bool = False) -> str:
+    """Scores under a causal mask of their own.
+
+    The first query stands at the first key; or, in the corner, the last one at the last.
+    """
     scores = code.operand(node)
+    ahead = f"{scores}.shape[-1] - {scores}.shape[-2]"
     if code.uses_torch:
-        return f"{scores}.masked_fill(torch.ones_like({scores}, dtype=torch.bool).triu(1), {lowest(code)})"
-    return f"np.where(np.tri(*{scores}.shape[-2:], dtype=bool), {scores}, -np.inf)"
+        diagonal = f"1 + {ahead}" if corner else "1"
+        return f"{scores}.masked_fill(torch.ones_like({scores}, dtype=torch.bool).triu({diagonal}), {lowest(code)})"
+    size = f"*{scores}.shape[-2:], {ahead}" if corner else f"*{scores}.shape[-2:]"
+    return f"np.where(np.tri({size}, dtype=bool), {scores}, -np.inf)"
 
 
 def lost(code: Code, node: ast.AST) -> Iterator[Change]:
