@@ -172,7 +172,8 @@ def _size_in(code: Code, node: ast.AST) -> Iterator[str]:
 
 def is_size(name: str) -> bool:
     """Whether a name says that it holds the size of an axis."""
-    return bool(name and SIZE.search(name.rpartition(".")[2]))
+    last = name.rpartition(".")[2]
+    return bool(last and SIZE.search(last.lower() if last.isupper() else last))
 
 
 def masks(code: Code, node: ast.AST) -> list[str]:

@@ -59,6 +59,7 @@ RULES: tuple[Rule, ...] = (
     _rule(operators.exchanged, "scores transposed swapped key value alibi sign causal inverted mask window"),
     _rule(operators.binary, "scale inverted alibi sign rope bias mask order kv documents window causal leak"),
     _rule(operators.negated, "causal inverted mask padding wrong sign rope alibi"),
+    _rule(naming.another_function, "causal inverted mask padding wrong"),
     _rule(operators.inverted, "causal inverted mask padding wrong side added read"),
     _rule(forgotten.layer, "projection output missing norm qk bias"),
     _rule(forgotten.parameter, "projection output missing value not projected bias alibi sink"),

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, dotted
-from qkv.repair.scope import AXIS_SIZE, attributes, bound, is_size, names_of, siblings, sizes
+from qkv.repair.scope import AXIS_SIZE, attributes, bound, functions_around, is_size, names_of, siblings, sizes
 
 
 def _is_read(code: Code, node: ast.AST) -> bool:
@@ -73,6 +73,17 @@ def another(code: Code, node: ast.AST) -> Iterator[Change]:
             for name in names:
                 if name != node.id and name not in near:
                     yield code.put(node, name, f"{node.id} to {name}")
+
+
+def another_function(code: Code, node: ast.AST) -> Iterator[Change]:
+    """Another function of the file that takes as many arguments: ``hidden(n)`` for ``visible(n)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return
+    functions = {one.name: len(one.args.args) for one in code.tree.body if isinstance(one, ast.FunctionDef)}
+    inside = {getattr(one, "name", "") for one in functions_around(code, node)}
+    for name, number in functions.items() if node.func.id in functions else ():
+        if name not in {node.func.id, *inside} and number == functions[node.func.id]:
+            yield code.put(node.func, name, f"{node.func.id} to {name}")
 
 
 def another_size(code: Code, node: ast.AST) -> Iterator[Change]:

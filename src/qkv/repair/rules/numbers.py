@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from qkv.repair.code import Change, Code, Edit, called, dotted, integer, number
+from qkv.repair.scope import AXIS_SIZE, is_size
 
 SMALLEST_KNOWN = 4
 """Integers below this are axes and places, and no constants of an attention."""
@@ -44,11 +45,14 @@ def known(code: Code, node: ast.AST) -> Iterator[Change]:
 
 
 def power(code: Code, node: ast.AST) -> Iterator[Change]:
-    """The other sign of an exponent: ``d ** -0.5`` for ``d ** 0.5``."""
+    """The other sign of an exponent, ``d ** -0.5`` for ``d ** 0.5``; and the root of a size for another power of it."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
         old = number(node.right)
         if old is not None:
-            yield Change((Edit(*code.span(node.right), f"{-old:g}"),), f"** {-old:g}")
+            roots = (-0.5, 0.5) if old < 0 else (0.5, -0.5)
+            for new in (-old, *(roots if is_size(dotted(node.left)) or AXIS_SIZE.search(code.of(node.left)) else ())):
+                if new != old:
+                    yield Change((Edit(*code.span(node.right), f"{new:g}"),), f"** {new:g}")
         elif isinstance(node.right, ast.UnaryOp):
             yield code.put(node.right, code.of(node.right.operand), "** +")
         else:

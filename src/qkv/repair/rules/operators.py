@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, called
+from qkv.repair.code import Change, Code, called, number
 from qkv.repair.scope import is_mask
 
 SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
@@ -19,14 +19,23 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.FloorDiv: ("//", "%"),
 }
 COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+LOW = -1e4
+"""A number that hides a score it is added to."""
+
 ORDERED = ("<", "<=", ">", ">=")
 
 
 def binary(code: Code, node: ast.AST) -> Iterator[Change]:
     """The opposite operator: ``-`` for ``+``, ``/`` for ``*``, ``&`` for ``|``."""
-    if isinstance(node, ast.BinOp) and type(node.op) in SWAPPED:
+    if isinstance(node, ast.BinOp) and type(node.op) in SWAPPED and not _hides(node):
         old, new = SWAPPED[type(node.op)]
         yield Change((code.operator(node.left, node.right, old, new),), f"{old} to {new}")
+
+
+def _hides(node: ast.BinOp) -> bool:
+    """Whether a large negative number is added under a mask: taken away it would hide all others."""
+    numbers = [number(inner) or 0.0 for inner in ast.walk(node.right) if isinstance(inner, ast.UnaryOp)]
+    return isinstance(node.op, ast.Add) and min(numbers, default=0.0) <= LOW
 
 
 def compared(code: Code, node: ast.AST) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from qkv.repair.scope import AXIS_SIZE, HEAD_SIZE, attributes, bound, is_size, s
 MOST_SIZES = 6
 """Sizes that a root is tried of."""
 
-SCALE = re.compile(r"scal(e|ing)$|norm_factor$")
+SCALE = re.compile(r"scal(e|ing)$|norm_factor$", re.IGNORECASE)
 
 
 def root(code: Code, size: str) -> str:
