@@ -179,6 +179,9 @@ def test_two_dumps_part_at_a_stage(tmp_path: Path) -> None:
     assert first is not None
     assert (first.batch, first.head, first.query, first.got) == (1, 3, 4, pytest.approx(0.2))
     assert report.spread == "row 4 is wrong, only in head 3, only in sequence 1"
+    (drawn,) = report.matrices
+    assert (drawn.title, drawn.first) == ("attn_weights, head 3, sequence 1", (4, 0))
+    assert np.allclose(drawn.got[4, :5], 0.2)
     assert {probe.name: probe.agrees for probe in report.probes} == {
         "query": True, "key": True, "value": True, "scores": True, "lse": True, "weights": False, "output": False
     }  # fmt: skip

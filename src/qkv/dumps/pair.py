@@ -21,6 +21,7 @@ from qkv.dumps.tensors import Dump, Tensor, read_dump
 from qkv.errors import CandidateError
 from qkv.inference import intention_from
 from qkv.report import CandidateWords, Disagreement, ProbeResult, Report, RowPair, Verdict
+from qkv.report.matrices import WORDS, Matrices, unlike
 from qkv.spread import describe_spread
 
 IN_ORDER = ("query", "key", "value", "mask", "padding", "documents", "bias", "sinks", "scale", *INSIDE, "output",
@@ -220,9 +221,18 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
         sides=_told_apart(*names),
         spread=describe_spread(first.wrong.transpose(0, 2, 1), np.ones_like(first.wrong.transpose(0, 2, 1))),
         wrong=[[bool(one) for one in of_head] for of_head in first.wrong[batch]],
+        matrices=[_matrices(first, left[batch, head], right[batch, head])],
         why=why,
     )
     return _with_verdicts(report, reports, bool(request.given))
+
+
+def _matrices(first: Difference, left: Floats, right: Floats) -> Matrices:
+    """All rows of the head in which two dumps differ first."""
+    batch, head, *_ = first.place
+    title = f"{WORDS.get(first.role, first.role)}, head {head}, sequence {batch}"
+    axes = "row", "key" if first.role in WORDS else "channel"
+    return Matrices(title, axes, left, right, unlike(left, right) & first.wrong[batch, head][:, None])
 
 
 def _told_apart(left: str, right: str) -> tuple[str, str]:
@@ -262,5 +272,6 @@ def _turned(report: Report) -> Report:
     first = report.first_disagreement
     assert first is not None
     rows = [RowPair(row.title, row.got, row.expected) for row in report.rows]
+    matrices = [replace(one, expected=one.got, got=one.expected) for one in report.matrices]
     first, sides = replace(first, expected=first.got, got=first.expected), (report.sides[1], report.sides[0])
-    return replace(report, first_disagreement=first, rows=rows, sides=sides)
+    return replace(report, first_disagreement=first, rows=rows, matrices=matrices, sides=sides)

@@ -104,10 +104,10 @@ def _said(whole: Matrices, rows: slice, columns: slice) -> str:
 
 
 def _sizes(part: Matrices, side: int) -> list[list[Cell]]:
-    """Numbers of one side, the larger the darker: weights from 0 to 1, others from the smallest to the largest."""
+    """Numbers of one side, the darker the larger: from the smallest of both sides, or 0, to the largest."""
     array = (part.expected, part.got)[side]
     seen = np.concatenate([one[np.isfinite(one)] for one in (part.expected, part.got)])
-    low, high = (0.0, 1.0) if part.title.startswith("attn_weights") else (seen.min(initial=0.0), seen.max(initial=0.0))
+    low, high = seen.min(initial=0.0), seen.max(initial=0.0)
     decimals = _decimals(part)
 
     def cell(row: int, column: int) -> Cell:

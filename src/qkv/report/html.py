@@ -33,7 +33,7 @@ class View:
         excerpt: the user's code around the line.
         figures: one for each fault.
         matrices: what is wrong first inside.
-        by_hand: the same of the smallest example.
+        by_hand: the same of the smallest example, as far as it is small.
         worth: what the check is worth.
     """
 
@@ -88,7 +88,7 @@ def _view(report: Report, place: str) -> View:
         excerpt=visible(excerpt_of(report)),
         figures=[(figure, _drawn(figure)) for figure in map(figure_of, report.faults)],
         matrices=[triple(one, shown.sides) for one in shown.matrices],
-        by_hand=[triple(one) for one in shown.by_hand],
+        by_hand=[drawn for one in shown.by_hand if not (drawn := triple(one)).cut],
         worth=worth_of(shown),
     )
 

@@ -73,6 +73,7 @@ MADE: dict[Stage, tuple[str, ...]] = {
 """The tensors of a run that each stage makes."""
 
 WORDS = {"scores": "attn_scores", "weights": "attn_weights"}
+"""What tensors of queries and keys are called."""
 
 
 def first_difference(right: Run, faulty: Run) -> Matrices | None:
