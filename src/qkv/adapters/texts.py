@@ -116,7 +116,10 @@ def is_script(tree: ast.Module) -> bool:
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     if any(_is_attention(node) or _is_left_to_others(node, used) for node in tree.body):
         return False
-    return any(_is_product(node) for statement in tree.body for node in _outside_definitions(statement))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    renamed = {alias.asname for node in imports for alias in node.names if alias.name in _PRODUCTS and alias.asname}
+    statements = [node for statement in tree.body for node in _outside_definitions(statement)]
+    return any(_is_product(node) or (isinstance(node, ast.Name) and node.id in renamed) for node in statements)
 
 
 def _is_attention(node: ast.stmt) -> bool:

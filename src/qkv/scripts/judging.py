@@ -75,6 +75,11 @@ def _without_context(reading: Reading) -> str:
             "it computes with Python's own numbers and lists, which are not followed. Make arrays of them: "
             "np.array(rows) or torch.tensor(rows)"
         )
+    if reading.run.skipped and not kinds & {"context"}:
+        lines = ", ".join(map(str, reading.run.skipped))
+        return (
+            f"a package is not installed, so line {lines} could not be run, and there is no whole attention in the rest"
+        )
     if "weights" in kinds:
         return (
             "it makes weights, and no context vectors of them: weights @ values is missing, or is made in a way unknown"

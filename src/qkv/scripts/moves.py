@@ -177,8 +177,10 @@ def _axis_along(places: Array, size: int) -> int | None:
 
 def merges(context: Known, shape: tuple[int, ...]) -> Iterator[Known]:
     """The heads' context vectors put together by a view alone."""
-    if "head" in context.axes and int(np.prod(shape)) == context.array.size:
-        axes = (*(axis for axis in context.axes[:-1] if axis != "head"), "channel")
+    # Of three axes the first one may be that of the heads: one that goes into the channels is.
+    heads = "head" if "head" in context.axes else "batch" if context.array.ndim == 3 and len(shape) == 2 else ""
+    if heads and int(np.prod(shape)) == context.array.size:
+        axes = (*(axis for axis in context.axes[:-1] if axis != heads), "channel")
         size = (*(context.array.shape[context.axes.index(axis)] for axis in axes[:-1]), -1)
         array = context.array.reshape(size)
         yield replace(context, axes=axes, array=array, move="merge", sources=(context,), slip="heads-merged-by-view")

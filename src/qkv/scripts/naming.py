@@ -40,6 +40,8 @@ def role_of(name: str) -> str:
 def is_matrix(name: str) -> bool:
     """Whether a name is that of a projection's weight: ``W_query``, ``w_k``, ``q_proj.weight``."""
     said = set(words(name))
+    if re.match(r"(self\.)?[A-WYZ]_[a-z]", name) and role_of(name):
+        return True  # U_query, M_key: tokens are called X
     if words(name)[:1] in (["w"], ["wq"], ["wk"], ["wv"], ["wo"]) or said & {"proj", "projection"}:
         return True
     return bool(said & {"weight", "weights", "matrix", "linear"}) and (bool(role_of(name)) or name.endswith(".weight"))

@@ -34,6 +34,7 @@ def sides(mix: Mix) -> Iterator[Finding]:
     if wrong is not None:
         yield Finding(wrong[0], mix.product.made, wrong[1], wrong[2], mix)
     roles = {known.role for known in mix.reading.knowns("tokens")}
+    roles |= {naming.role_of(name) for name in _like(mix, value) if not naming.is_matrix(name)}
     instead = f"{mix.name(mix.weights, 'attn_weights')} @ {_named(mix.reading, 'value')}"
     if value.role in ("query", "key") and "value" in roles:
         said = f"the weights are applied to {mix.name(value, value.role)}; it is the values that are mixed"
@@ -101,9 +102,17 @@ def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator
         yield Finding("projection-reused", made, said, code if own[role] in code else f"{tokens} @ {own[role]}", mix)
 
 
+def _like(mix: Mix, side: Known) -> list[str]:
+    """The variables that hold arrays of the shape that one of the sides has."""
+    reading = mix.reading
+    shapes = {reading.array(value).shape for value in reading.values_of(side) if reading.array(value).ndim > 1}
+    return [names[0] for value, names in reading.names.items() if reading.array(value).shape in shapes]
+
+
 def _named(reading: Reading, role: str) -> str:
     """The variable that holds the tokens of a role."""
     names = [reading.name_of(known) for known in reading.knowns("tokens") if known.role == role]
+    names += [name for every in reading.names.values() for name in every if naming.role_of(name) == role]
     return next((name for name in names if name), role)
 
 

@@ -219,12 +219,21 @@ class _Reader:
         axes = (*lead[array.ndim - 2], *last)
         if kind == "tokens" and array.ndim == 4:
             axes = ("batch", "head", "token", "dim")
-        role = naming.role_of(self.reading.name(value))
+        role = naming.role_of(self._name_of_whole(value))
         known = Known(kind, axes, array, "derived" if sources else "given", sources, role=role,
                       made=self.reading.made_by.get(value, -1))  # fmt: skip
         sight = sight_of(self.reading.array(value), known)
         if sight is not None:
             self._take(value, sight)
+
+    def _name_of_whole(self, value: int) -> str:
+        """The variable that holds an array, or that which it is a view of."""
+        while not self.reading.name(value) and value in self.reading.made_by:
+            parents = self.reading.parents[value]
+            if self.reading.operations[self.reading.made_by[value]].name not in VIEWS or not parents:
+                break
+            value = parents[0]
+        return self.reading.name(value)
 
     def _resight(self, origin: int, operand: int) -> None:
         """Nothing; the views between what has become known and where it is used are known too."""

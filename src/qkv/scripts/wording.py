@@ -35,7 +35,8 @@ def _viewed_at(mix: Mix, made: int) -> int:
 def over_keys(mix: Mix, step: Known) -> str:
     """The expression that makes weights, its axis that of the keys."""
     code = mix.reading.code(step.made)
-    changed = re.sub(r"\b(dim|axis)\s*=\s*-?\d+", r"\1=-1", code)
+    rows = "dim=-1, keepdim=True" if mix.is_torch else "axis=-1, keepdims=True"
+    changed = re.sub(r"\b(dim|axis)\s*=\s*-?\d+", r"\1=-1", code).replace(".sum()", f".sum({rows})")
     if changed != code:
         return changed
     return softmax_code(mix, mix.name(step.sources[0], "attn_scores"))
@@ -130,7 +131,7 @@ def _masked(mix: Mix, step: Known, source: str) -> str:
 
 
 def _over_all(mix: Mix, step: Known, source: str) -> Words:
-    return "all weights together sum to one here; each row must do so by itself", softmax_code(mix, source)
+    return "all weights together sum to one here; each row must do so by itself", over_keys(mix, step)
 
 
 def _over_others(mix: Mix, step: Known, source: str) -> Words:

@@ -70,6 +70,7 @@ class Noting(ast.NodeTransformer):
         self._lines, self._file = [line.encode() for line in source.splitlines(keepends=True)], file
         self._target, self._functions = "", list[str]()
         self._numbers: dict[int, tuple[ast.AST, Child]] = {}
+        self._imported: dict[str, str] = {}
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
@@ -153,6 +154,11 @@ class Noting(ast.NodeTransformer):
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        """The import as it is; what it calls by other names is known by its own."""
+        self._imported |= {alias.asname: alias.name for alias in node.names if alias.asname}
+        return node
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> Any:
         """The text as it is: what is only printed makes nothing."""
         return node
@@ -214,6 +220,7 @@ class Noting(ast.NodeTransformer):
             called = self.nodes[callee.number]
             name = called.operation or called.place.code
             arguments = [*called.arguments, *arguments]  # what a method belongs to comes first
+        name = self._imported.get(name, name)
         keywords = {one.arg: self._argument(one.value) for one in node.keywords if one.arg is not None}
         return self._noted(
             node, node, name.removesuffix("_"), arguments, keywords, callee if isinstance(callee, Child) else None
