@@ -74,6 +74,8 @@ class Operation:
         in_place: whether it changed an array that was there before.
         during: while the candidate was built, or called.
         calls: numbers of the places of the user's calls that led to its place, the innermost first.
+        computed_with: numbers of the values that a number may be computed with which it puts into an array, where that
+            was done without arrays: ``a[i] = float(b[j]) * c``.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Operation:
     in_place: bool = False
     during: Literal["build", "call"] = "call"
     calls: Sequence[int] = ()
+    computed_with: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def called_wrongly(frontier: Frontier, number: int, skipped: Stage | None = None
             other for other in frontier.recognition.recording.operations if _is_elsewhere(operation, other, depth)
         ]
         made = [value for other in others for value in other.results]
-        if not made or not all(map(right, made)):
+        if not any(map(right, made)) or not all(map(frontier.clear, made)):
             break
         if skipped is not None and not any(
             sight is not None and sight.stage == skipped for sight in map(frontier.recognition.sights.__getitem__, made)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from qkv.adapters.recording import Operation, Place
+from qkv.location.filling import filled_in_part, single_numbers
 from qkv.location.kinds import ASSEMBLING, EMPTY, LAYING_OUT, TELLING, WRAPPING
 from qkv.recognition import Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
 
-REDUCED = frozenset({"row's largest score", "row's sum", "log-sum-exp", "cos of rope", "distance, without sign"})
-"""What may be right though what it was made of is wrong: one number stands for a row, or a sign is lost."""
+OF_A_ROW = frozenset({"row's largest score", "row's sum", "log-sum-exp"})
+"""What stands for a row in one number: it may be right, or the fault's, though the row is not."""
+
+OF_COS = ("cos of rope", "by cos")
+"""How the names end of what is made with a cosine, which loses the sign of its angle."""
 
 CONFIRMED = 3
 """The weight from which on a suspect makes what the diagnosed fault makes."""
@@ -57,7 +62,26 @@ class Frontier:
         mute = {value for value in right if not self._tells(value)} | self._picked_from
         behind = self.flow.behind([value for value in right if value not in mute], mute)
         through = {result for operation in behind for result in self.operation(operation).results}
-        return {*right, *(value for value in through if self.recognition.faulty[value] is None)}
+        return self._with_parts({*right, *(value for value in through if self.recognition.faulty[value] is None)})
+
+    def _with_parts(self, cleared: set[int]) -> set[int]:
+        """What is clear, and of that the single numbers, and the arrays that are filled with such in part."""
+        for number, operation in enumerate(self.recognition.recording.operations):
+            if self._parts.issuperset(operation.results) and all(
+                value in cleared or self._has_no_content(value) for value in self.flow.operands(number)
+            ):
+                cleared.update(operation.results)
+        return cleared
+
+    def _has_no_content(self, value: int) -> bool:
+        maker = self.flow.maker(value)
+        return maker is None or self.empty(maker)
+
+    @cached_property
+    def _parts(self) -> set[int]:
+        """What is judged only by the array that it becomes a part of."""
+        numbers = single_numbers(self.recognition)
+        return numbers | filled_in_part(self.recognition, numbers)
 
     @cached_property
     def suspects(self) -> list[Suspect]:
@@ -70,7 +94,30 @@ class Frontier:
             if all(self.clear(value) for value in self.flow.operands(number)):
                 sight = self.sight_of(operation.results)
                 found.append(Suspect(number, self._weight(operation, sight), sight))
-        return sorted(found, key=lambda suspect: (-suspect.weight, suspect.operation))
+        return self._as_usual(found)
+
+    def _as_usual(self, suspects: list[Suspect]) -> list[Suspect]:
+        """The suspects in order; of an operation that is done again and again counts what it mostly is.
+
+        Of one key the weight is 1, whatever its score, and one row may be close to right.
+        """
+        kinds: dict[tuple[str, int | None], Counter[int]] = {}
+        for one in suspects:
+            kinds.setdefault(self._kind_of(one.operation), Counter())[one.weight] += 1
+        unclear = Counter(
+            self._kind_of(number) for number in self.slice if not all(map(self.clear, self.operation(number).results))
+        )
+
+        def rank(one: Suspect) -> tuple[int, bool, int]:
+            weights, often = kinds[kind := self._kind_of(one.operation)], unclear[kind]
+            usual = weights.most_common(1)[0][0] if 2 * weights.total() >= often else 0
+            return -min(one.weight, usual), one.weight != usual, one.operation
+
+        return [replace(one, weight=-rank(one)[0]) for one in sorted(suspects, key=rank)]
+
+    def _kind_of(self, number: int) -> tuple[str, int | None]:
+        operation = self.operation(number)
+        return operation.name, operation.place
 
     @cached_property
     def masks(self) -> bool:
@@ -94,13 +141,19 @@ class Frontier:
         return None
 
     def sighted(self, operation: int) -> list[tuple[int, Sight]]:
-        """What an operation is given that a stage makes, masks aside: the numbers of the values, and what they are."""
-        sights = ((value, self.recognition.sights[value]) for value in self.flow.operands(operation))
-        return [
-            (value, sight)
-            for value, sight in sights
-            if sight is not None and sight.stage is not None and not sight.form
-        ]
+        """What an operation is given that a stage makes, masks aside: the numbers of the values, and what they are.
+
+        Instead of what is only judged as a part of something, what that is made of.
+        """
+        found, waiting, seen = list[tuple[int, Sight]](), [*self.flow.operands(operation)], set[int]()
+        for value in waiting:
+            sight, maker = self.recognition.sights[value], self.flow.maker(value)
+            if sight is not None and sight.stage is not None and not sight.form:
+                found.append((value, sight))
+            elif sight is None and maker is not None and value in self._parts and value not in seen:
+                seen.add(value)
+                waiting += self.flow.operands(maker)
+        return list(dict(found).items())
 
     def operation(self, number: int) -> Operation:
         """An operation by its number."""
@@ -176,7 +229,15 @@ class Frontier:
         """
         sight, maker = self.recognition.sights[value], self.flow.maker(value)
         scored = maker in self._scored and sight is not None and sight.stage is not None and sight.stage < Stage.SCORES
-        return sight is not None and sight.name not in REDUCED and not scored
+        return sight is not None and not _is_of_less(sight) and not scored and not self._only_passed_on(maker, sight)
+
+    def _only_passed_on(self, maker: int | None, sight: Sight) -> bool:
+        """Whether an operation on several arrays makes what one of them is: that tells nothing of the others."""
+        operands = [] if maker is None else self.flow.operands(maker)
+        if maker is None or len(operands) < 2 or self.operation(maker).name in ASSEMBLING:
+            return False
+        others = (other for _, other in self.sighted(maker))
+        return any((one.name, one.stage, one.factor) == (sight.name, sight.stage, sight.factor) for one in others)
 
     @cached_property
     def _picked_from(self) -> set[int]:
@@ -206,11 +267,16 @@ class Frontier:
         return found
 
     def _weight(self, operation: Operation, sight: Sight | None) -> int:
-        if any(self.recognition.faulty[value] is not None for value in operation.results):
-            assert sight is not None
+        if sight is not None and any(self.recognition.faulty[value] is not None for value in operation.results):
             return CONFIRMED + 2 if sight.stage == self.stage else CONFIRMED
         if sight is not None:
             return 2
         arrays = [self.recognition.recording.values[value].array for value in operation.results]
         alike = all(array.size and (array == array.flat[0]).all() for array in arrays)  # of one key the weight is 1
         return 0 if operation.name in ASSEMBLING or alike else 1
+
+
+def _is_of_less(sight: Sight) -> bool:
+    """Whether something may be right though what it was made of is wrong: a row, or a sign, is not to be seen in it."""
+    without_sign = sight.factor == -1.0 or sight.name.endswith((*OF_COS, "without sign"))
+    return without_sign or sight.name in OF_A_ROW

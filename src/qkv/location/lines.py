@@ -48,13 +48,13 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
                 f"line {place.line} is given wrong numbers by {made_by}, which makes them without arrays: not watched"
             )
     if source is None:
-        return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None))
+        return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None), None, blamed.confirmed)
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     until = _until(source, place, frontier, blamed)
     if until is not None and (until == line or (until < line and blamed.before is None)):
         until = None
-    return SourceLine(place.file, line, code, _note(frontier, blamed, until), until)
+    return SourceLine(place.file, line, code, _note(frontier, blamed, until), until, blamed.confirmed)
 
 
 def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:

@@ -30,6 +30,18 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
     part = part_of_a_mask(frontier) if stage == Stage.MASK else None
     if part is not None:
         return Blame(part[0], confirmed=True, skipped=stage, used_by=part[1])
+    behind = _furthest_behind(frontier, suspect, stage)
+    maker = None if behind is None else first_of(frontier, *behind)
+    if maker is None:
+        return None
+    if _all_at_once(frontier, suspect, stage):
+        number = unturned(frontier, suspect)
+        return Blame(number, confirmed=True, before=other_end(frontier, number))
+    return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+
+
+def _furthest_behind(frontier: Frontier, suspect: Suspect, stage: Stage) -> tuple[int, Sight] | None:
+    """What a suspect is made of that lacks a stage: the value's number, and what it is; None for nothing known."""
     before: list[tuple[int, Sight]] = []
     waiting, seen = frontier.sighted(suspect.operation), set()
     while waiting:
@@ -42,16 +54,17 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
             waiting += [] if maker is None else frontier.sighted(maker)
     if not before:
         return None
-    # Of query and key that which lags behind; of scores and values the scores.
+    # Of query and key that which lags behind; of scores and values the scores. A first token is turned by nothing.
+    reached: dict[str, tuple[int, Sight]] = {}
+    for value, sight in before:
+        if sight.of not in reached or _order(reached[sight.of][1]) < _order(sight):
+            reached[sight.of] = value, sight
     furthest = min if stage <= Stage.POSITION else max
-    value, sight = furthest(before, key=lambda pair: pair[1].stage.order if pair[1].stage is not None else -1)
-    maker = first_of(frontier, value, sight)
-    if maker is None:
-        return None
-    if _all_at_once(frontier, suspect, stage):
-        number = unturned(frontier, suspect)
-        return Blame(number, confirmed=True, before=other_end(frontier, number))
-    return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+    return furthest(reached.values(), key=lambda pair: _order(pair[1]))
+
+
+def _order(sight: Sight) -> int:
+    return -1 if sight.stage is None else sight.stage.order
 
 
 def _all_at_once(frontier: Frontier, suspect: Suspect, stage: Stage) -> bool:

@@ -22,11 +22,14 @@ def blame(frontier: Frontier) -> Blame | None:
     returned = _returned(frontier) if first.weight == 0 else None
     if returned is not None:
         return returned
-    if not (confirmed or _stands_alone(frontier)) or frontier.fills_in_numbers(first.operation):
+    if not (confirmed or _stands_alone(frontier)):
         return None
     earlier = _by_stage(frontier, first) or (_known_to_be_made(frontier, first) if confirmed else None)
     if earlier is not None:
         return earlier
+    if frontier.fills_in_numbers(first.operation):
+        called = called_wrongly(frontier, first.operation) != frontier.place(first.operation)
+        return Blame(first.operation, confirmed) if called else None  # else it may be any line that makes the numbers
     before = across(frontier, first.operation)
     if before is not None:
         return Blame(first.operation, confirmed, before=before)

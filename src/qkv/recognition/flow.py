@@ -53,7 +53,7 @@ def operands_of(operation: Operation) -> Iterator[int]:
     if operation.name.startswith("new_") or operation.name.endswith("_like"):
         return
     own = set(operation.results)
-    for value in _refs([*operation.arguments, *operation.keywords.values()]):
+    for value in (*_refs([*operation.arguments, *operation.keywords.values()]), *operation.computed_with):
         if value not in own:
             yield value
 

@@ -15,7 +15,7 @@ def in_cells(report: Report, text: Text) -> Report:
     line = report.line
     if line is not None and Path(line.file).resolve() == text.path.resolve():
         until = None if line.until is None else source_line(text, line.until)
-        line = replace(source_line(text, line.line), note=line.note)
+        line = replace(source_line(text, line.line), note=line.note, confirmed=line.confirmed)
         if until is not None and until.file == line.file:  # the other end may stand in another cell
             line = replace(line, until=until.line)
     return replace(report, candidate=replace(report.candidate, line=0), line=line)

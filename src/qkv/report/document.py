@@ -147,6 +147,7 @@ class SourceLine:
         note: how it is known, or what leaves it undecided.
         until: the other end, where the change may be made on either or between: where a stage is left out, the line
             that uses what lacks it; where two steps don't go together, the line of the other one.
+        confirmed: whether what this line makes is just what the diagnosed fault would make there.
     """
 
     file: str
@@ -154,6 +155,7 @@ class SourceLine:
     code: str
     note: str = ""
     until: int | None = None
+    confirmed: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ class WatchedArray(np.ndarray[Any, Any]):
         """What the function gives."""
         return run(func.__name__, func, tuple(args), kwargs)
 
+    def __iter__(self) -> Iterator[Any]:
+        """The array's entries along its first axis."""
+        return map(self.__getitem__, range(len(self)))
+
     @property
     def T(self) -> Any:  # noqa: N802 - NumPy's name
         """The array with its axes reversed."""
@@ -60,8 +64,8 @@ class WatchedArray(np.ndarray[Any, Any]):
 _METHODS = (
     *("__getitem__", "__setitem__", "__deepcopy__", "__copy__", "all", "any", "argmax", "argmin", "argsort", "astype"),
     *("choose", "clip", "compress", "conj", "copy", "cumprod", "cumsum", "diagonal", "dot", "fill", "flatten", "max"),
-    *("mean", "min", "nonzero", "partition", "prod", "put", "ravel", "repeat", "reshape", "round", "sort", "squeeze"),
-    *("std", "sum", "swapaxes", "take", "trace", "transpose", "var", "view"),
+    *("item", "mean", "min", "nonzero", "partition", "prod", "put", "ravel", "repeat", "reshape", "round", "sort"),
+    *("squeeze", "__float__", "std", "sum", "swapaxes", "take", "tolist", "trace", "transpose", "var", "view"),
 )
 
 

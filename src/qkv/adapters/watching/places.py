@@ -7,8 +7,9 @@ import linecache
 import os
 import site
 import sysconfig
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -77,12 +78,15 @@ class Places:
 
     def calls(self, frame: FrameType) -> list[int]:
         """The numbers of the places of the user's calls that led to a frame of theirs, the innermost first."""
-        found = []
+        frames = list(self.frames(frame))
+        # A comprehension isn't called by anybody.
+        return [self.number(outer) for inner, outer in pairwise(frames) if inner.f_code.co_name not in _INNER]
+
+    def frames(self, frame: FrameType) -> Iterator[FrameType]:
+        """A frame of the user's, and those of theirs that called it, the innermost first."""
+        yield frame
         while frame.f_code.co_name != "<module>" and (outer := self.users_frame(frame.f_back)) is not None:
-            if frame.f_code.co_name not in _INNER:  # a comprehension isn't called by anybody
-                found.append(self.number(outer))
-            frame = outer
-        return found
+            yield (frame := outer)
 
 
 @cache

@@ -15,6 +15,7 @@ from qkv.adapters.messages import Array
 from qkv.adapters.recording import Operation, Recording, Ref, Value
 from qkv.adapters.values import dtype_name
 from qkv.adapters.watching.arguments import arrays_in, told
+from qkv.adapters.watching.numbers import Numbers
 from qkv.adapters.watching.places import Places
 from qkv.adapters.watching.snapshots import address, copied, memory, same, size_of
 from qkv.adapters.watching.spelling import spelled
@@ -22,6 +23,8 @@ from qkv.adapters.watching.spelling import spelled
 MOST_OPERATIONS = 20_000
 MOST_BYTES = 64 << 20
 """Of values in one recording. Where building is recorded, half of each is left for the call."""
+PUTTING = frozenset({"setitem", "array", "asarray", "tensor", "as_tensor", "full", "fill"})
+"""Operations that put single numbers into an array."""
 LARGEST = MOST_BYTES // 4
 """Bytes of one value; larger arrays are told by their name and shape, and what makes them is left out."""
 
@@ -47,6 +50,7 @@ class _Draft:
     in_place: bool
     during: Literal["build", "call"]
     calls: list[int]
+    computed_with: list[int]
 
 
 @dataclass
@@ -83,6 +87,7 @@ class Recorder:
     _at: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     _changed_by: dict[int, _Draft] = field(default_factory=dict)
     _made: dict[str, int] = field(default_factory=dict)
+    _loose: Numbers = field(default_factory=Numbers)
     _bytes_left: int = MOST_BYTES
     _operations_left: int = MOST_OPERATIONS
     _busy: bool = False
@@ -136,6 +141,7 @@ class Recorder:
             _drafts=list(drafts.values()),
             _numbers=dict(self._numbers),
             _at=dict(self._at),
+            _loose=self._loose.fork(),
             _changed_by={key: drafts[id(one)] for key, one in self._changed_by.items()},
         )
 
@@ -213,6 +219,9 @@ class Recorder:
             changed = begun.operands[:1]
         made += [one for one in changed if not any(one is other for other in made)]
         if not made:
+            if users is not None and _holds_number(result):
+                for one in begun.operands:
+                    self._loose.give(self.number(one), self.places.frames(users))
             return
         self._operations_left -= 1
         if self._operations_left < self._kept(MOST_OPERATIONS):
@@ -220,11 +229,20 @@ class Recorder:
         numbers = [self._take(one) for one in made]
         place = None if users is None else self.places.number(users)
         calls = [] if users is None else self.places.calls(users)
+        behind = self._computed_with(begun, users)
         draft = _Draft(begun.name, place, begun.arguments, begun.keywords, numbers,
-                       begun.in_place or bool(changed), self.during, calls)  # fmt: skip
+                       begun.in_place or bool(changed), self.during, calls, behind)  # fmt: skip
         self._drafts.append(draft)
+        for one, number in zip(made, numbers, strict=True):
+            if isinstance(one, np.generic) and users is not None:
+                self._loose.give(number, self.places.frames(users))
         if draft.in_place:
             self._changed_by |= {memory(one): draft for one in changed or made}
+
+    def _computed_with(self, begun: _Begun, users: FrameType | None) -> list[int]:
+        """The values that the numbers may be computed with which an operation puts into an array."""
+        put = begun.name in PUTTING and any(map(_holds_number, begun.arguments[-1:] + begun.arguments[:1]))
+        return [] if users is None or not put else self._loose.behind(users)
 
     def _is_taken(self, array: Any) -> bool:
         """Whether the contents of an array are taken down: they are not where they alone would fill the recording."""
@@ -261,6 +279,11 @@ class Recorder:
     def _kept(self, most: int) -> int:
         """How much of a limit is kept for later."""
         return most // 2 if self.during == "build" else 0
+
+
+def _holds_number(argument: Any) -> bool:
+    """Whether an argument is a number that no operation has given, or a list with one in it."""
+    return isinstance(argument, float) or (isinstance(argument, list | tuple) and any(map(_holds_number, argument)))
 
 
 class _Full(Exception):  # noqa: N818 - a signal rather than an error
