@@ -26,7 +26,7 @@ from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.location import located
 from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
-from qkv.repair import Bench, explained_and_mended, patch_for
+from qkv.repair import Bench, explained_and_mended, line_shown_by, patch_for
 from qkv.report import CandidateWords, Report, SourceLine, Verdict
 from qkv.report.cells import in_cells
 from qkv.request import Request
@@ -262,7 +262,11 @@ def _with_patch(report: Report, bench: Bench, request: Request) -> Report:
 
     # A bar of progress is either that of a long sequence or this one.
     advance = request.advance if request.length is None else lambda share: None
-    return replace(report, patch=patch_for(report, bench, is_right, request.patch_seconds, advance))
+    patch = patch_for(report, bench, is_right, request.patch_seconds, advance)
+    if patch is None:
+        return report
+    line = line_shown_by(patch, report.candidate.file, report.line)
+    return replace(report, patch=patch, line=line, line_why="" if line is not None else report.line_why)
 
 
 def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:

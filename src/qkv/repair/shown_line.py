@@ -1,0 +1,83 @@
+"""The line that a repair shows to be wrong: with another text there the file was found right."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+
+from qkv.adapters.texts import Text, text_of
+from qkv.report import Patch, SourceLine
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Lines that change together, from 1; where some are only put in, those above and below.
+
+    Attributes:
+        first: the first one.
+        last: the last one.
+        put_in: whether nothing is taken out.
+    """
+
+    first: int
+    last: int
+    put_in: bool = False
+
+
+def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceLine | None:
+    """The line that a repair changes; the one that is blamed, where that is as sure.
+
+    A candidate that is right with another text in one place may have its fault there, whatever watching it told. But
+    some repairs undo a fault behind it. So the blamed line stays where what it makes is just what the diagnosed fault
+    would make, or where both of the lines are known that don't go together.
+
+    Args:
+        patch: the repair, with which the file was found right.
+        file: the file that it changes, as it was named.
+        blamed: the line that is blamed so far, of a notebook in its joint source; None where none is.
+    """
+    before, after = text_of(file, patch.original), text_of(file, patch.edited)
+    stretches = list(_stretches(before.lines, after.lines))
+    if not stretches:
+        return blamed
+    if blamed is not None and (blamed.confirmed or blamed.until is not None or _is_in(blamed, before, stretches)):
+        return blamed
+    first, last = stretches[0], stretches[-1]
+    until = last.last if first.put_in or last is not first else None
+    note = "it is found right with the change" + (f" between this line and line {until}" if until else " of this line")
+    return SourceLine(file, first.first, before.lines[first.first - 1].strip(), note, until)
+
+
+def _is_in(blamed: SourceLine, text: Text, stretches: Sequence[_Stretch]) -> bool:
+    """Whether a line that is blamed stands in a statement that changes."""
+    if Path(blamed.file).resolve() != text.path.resolve():
+        return False
+    tree = ast.parse(text.source)
+    return any(one.first <= blamed.line <= one.last for one in (_statement(tree, stretch) for stretch in stretches))
+
+
+def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
+    """Where two texts differ, as lines of the first."""
+    found = []
+    for kind, start, end, _, _ in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind == "insert":
+            above = max((line for line in range(1, start + 1) if before[line - 1].strip()), default=start + 1)
+            below = min((line for line in range(start + 1, len(before) + 1) if before[line - 1].strip()), default=above)
+            found.append(_Stretch(above, below, put_in=True))
+        elif kind != "equal":
+            found.append(_Stretch(start + 1, end))
+    return found
+
+
+def _statement(tree: ast.Module, lines: _Stretch) -> _Stretch:
+    """The lines of the shortest simple statement around some lines; these themselves where none is."""
+    around = [
+        _Stretch(node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+        and node.lineno <= lines.first and lines.last <= (node.end_lineno or node.lineno)
+    ]  # fmt: skip
+    return min(around, key=lambda one: one.last - one.first, default=lines)
