@@ -58,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     _rule(naming.unpacked, "swapped key value query fused qkv"),
     _rule(operators.exchanged, "scores transposed swapped key value alibi sign causal inverted mask window"),
     _rule(operators.binary, "scale inverted alibi sign rope bias mask order kv documents window causal leak"),
+    _rule(operators.rotation, "rope sign"),
     _rule(operators.negated, "causal inverted mask padding wrong sign rope alibi"),
     _rule(naming.another_function, "causal inverted mask padding wrong"),
     _rule(operators.inverted, "causal inverted mask padding wrong side added read"),

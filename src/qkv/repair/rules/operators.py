@@ -32,6 +32,20 @@ def binary(code: Code, node: ast.AST) -> Iterator[Change]:
         yield Change((code.operator(node.left, node.right, old, new),), f"{old} to {new}")
 
 
+def rotation(code: Code, node: ast.AST) -> Iterator[Change]:
+    """Both signs of a rotation turned round that is written out: ``a * cos - b * sin`` and ``b * cos + a * sin``."""
+    if not isinstance(node, ast.FunctionDef):
+        return
+    sums = [one for one in ast.walk(node) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add | ast.Sub)]
+    turned = [one for one in sums if _is_times(one.left) and _is_times(one.right)]
+    if len(turned) == 2 and type(turned[0].op) is not type(turned[1].op):
+        yield Change(tuple(code.operator(one.left, one.right, *SWAPPED[type(one.op)]) for one in turned), "rotation")
+
+
+def _is_times(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+
+
 def _hides(node: ast.BinOp) -> bool:
     """Whether a large negative number is added under a mask: taken away it would hide all others."""
     numbers = [number(inner) or 0.0 for inner in ast.walk(node.right) if isinstance(inner, ast.UnaryOp)]
