@@ -120,7 +120,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         only_when=None if sweep is None else sweep.only_when,
         faults=faults,
         alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
-        example=example_of(shown.probe.inputs, shown.expected.run.output, shown.output),
+        example=example_of(shown.expected.run, shown.output),
         matrices=pictured(failing, diagnosis)[:1],
         by_hand=pictured(shown, diagnosis),
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else _unexplained(failing),

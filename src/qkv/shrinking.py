@@ -61,11 +61,11 @@ def _rebuilt(trial: Trial) -> Iterator[Trial]:
     able, spec = trial.reading.abilities, trial.reading.spec
     grouped = spec.group_size > 1
     assert trial.rebuild is not None
-    for heads in (1, 2, 4):
+    for heads, dim in ((1, 2), (2, 2), (4, 1), (4, 2)):
         kv_heads = max(heads // 2, 1) if grouped else heads
         if heads > able.num_heads or (grouped and heads == 1):
             continue
-        sizes = Sizes(2 * heads, heads, kv_heads, 2, 2, max(able.max_tokens or 8, 8))
+        sizes = Sizes(dim * heads, heads, kv_heads, dim, dim, max(able.max_tokens or 8, 8))
         try:
             same = (small for small in trial.rebuild(sizes) if small.reading.assumptions == trial.reading.assumptions)
             small = next(same, None)

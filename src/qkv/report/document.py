@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
 from qkv.pictures.panels import Pictured
 from qkv.report.matrices import Matrices
 from qkv.report.pictured import pictured
@@ -107,12 +109,24 @@ class Example:
         tensors: name and values of each input, one after the other.
         expected: the right output, ``(query, channel)``.
         got: the candidate's.
+        held_to: what was to be computed of it: the spec at these sizes, in words.
     """
 
     words: str
     tensors: Sequence[tuple[str, Any]]
     expected: Any
     got: Any
+    held_to: str = ""
+
+    def arrays(self, most: int) -> tuple[list[tuple[str, Any]], list[str]]:
+        """Its arrays of so many numbers at most, both outputs last; and name and shape of the larger ones."""
+        named = [*self.tensors, ("expected", self.expected), ("got", self.got)]
+        larger = [
+            f"{name.removesuffix(' (in, out)')} ({' x '.join(map(str, np.shape(array)))})"
+            for name, array in named
+            if np.size(array) > most
+        ]
+        return [(name, array) for name, array in named if np.size(array) <= most], larger
 
 
 @dataclass(frozen=True)

@@ -7,39 +7,69 @@ from typing import Any
 
 import numpy as np
 
-from qkv.oracle import Inputs
+from qkv.oracle import Inputs, Run
 from qkv.report.document import Example
-
-MOST_NUMBERS = 60
-"""Arrays with more numbers than this are named and not printed."""
+from qkv.spec import describe
 
 
-def example_of(inputs: Inputs, expected: Any, got: Any) -> Example:
-    """The example's inputs by name, and the right and the given output of the sequence that is furthest off."""
+def example_of(right: Run, got: Any) -> Example:
+    """All that the right output is computed from, by name, and both outputs of the sequence that is furthest off.
+
+    Args:
+        right: the oracle's finished run.
+        got: the candidate's output, ``(batch, query, width)``.
+    """
+    inputs, expected = right.inputs, right.output
     off = np.where(np.isnan(expected) & np.isnan(got), 0.0, np.nan_to_num(np.abs(expected - got), nan=np.inf))
     shown = int(np.argmax(off.max(axis=(1, 2))))
+    words = _size(inputs)
+    words += f", handed over as {' + '.join(map(str, inputs.steps))}" if inputs.steps else ""
+    words += "" if inputs.batch == 1 else f"; of its {inputs.batch} sequences the output of sequence {shown}"
+    tensors = [*_given(inputs), *_learned(inputs)]
+    if inputs.earlier is not None:
+        tensors += [(f"{name} before", array) for name, array in _given(inputs.earlier)]
+    return Example(words, tensors, expected[shown], got[shown], _held_to(right))
+
+
+def _size(inputs: Inputs) -> str:
     query_len, key_len = inputs.lengths
     queries = "one query" if query_len == 1 else f"{query_len} queries"
     tokens = f"{key_len} tokens" if query_len == key_len else f"{queries}, {key_len} keys"
-    if inputs.query is not None:
-        heads, dim = inputs.query.shape[1], inputs.query.shape[3]
-        words = f"{tokens} of {dim} numbers, {'one head' if heads == 1 else f'{heads} heads'}"
-    else:
-        words = f"{tokens} of {inputs.x.shape[-1]} numbers"  # type: ignore[union-attr]  # x is there where query is not
-    words += "" if inputs.batch == 1 else f"; of its {inputs.batch} sequences the output of sequence {shown}"
-    names = ("x", "source", "query", "key", "value", "may_attend", "is_token", "document", "bias", "sinks")
-    tensors = [(name, getattr(inputs, name)) for name in names if getattr(inputs, name) is not None]
-    tensors += [(name, array) for name, array in _weights(inputs) if all(a.size <= MOST_NUMBERS for _, a in tensors)]
-    return Example(
-        words, [(name, array) for name, array in tensors if array.size <= MOST_NUMBERS], expected[shown], got[shown]
-    )
+    if inputs.query is None:
+        return f"{tokens} of {inputs.x.shape[-1]} numbers"  # type: ignore[union-attr]  # x is there where query is not
+    heads, dim = inputs.query.shape[1], inputs.query.shape[3]
+    return f"{tokens} of {dim} numbers, {'one head' if heads == 1 else f'{heads} heads'}"
 
 
-def _weights(inputs: Inputs) -> Iterator[tuple[str, Any]]:
-    """Each projection's weight, turned so that ``x @ weight`` projects, and its bias."""
-    for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        projection = getattr(inputs.parameters, name, None)
-        if projection is not None:
-            yield f"{name} (in, out)", projection.weight.T
-            if projection.bias is not None:
-                yield f"{name} bias", projection.bias
+def _given(inputs: Inputs) -> Iterator[tuple[str, Any]]:
+    """What is handed over with the call."""
+    names = ("x", "source", "value_source", "query", "key", "value", "may_attend", "is_token", "document", "bias",
+             "sinks")  # fmt: skip
+    for name in names:
+        if getattr(inputs, name) is not None:
+            yield name, getattr(inputs, name)
+
+
+def _held_to(right: Run) -> str:
+    """The spec in words, and how query and key are normalised, which it doesn't say."""
+    spec, parameters = right.spec, right.inputs.parameters
+    if spec.kv_heads == spec.num_heads:
+        spec = spec.but(num_kv_heads=None)
+    if spec.value_dim == spec.head_dim:
+        spec = spec.but(value_dim=None)
+    norm = None if parameters is None else parameters.q_norm
+    if norm is None:
+        return describe(spec)
+    return f"{describe(spec)}, {norm.kind} norms with eps {norm.eps:g}{' times 1 + weight' if norm.plus_one else ''}"
+
+
+def _learned(inputs: Inputs) -> Iterator[tuple[str, Any]]:
+    """Each projection's weight, turned so that ``x @ weight`` projects, each norm's, and their biases."""
+    for name in ("q_proj", "k_proj", "v_proj", "out_proj", "q_norm", "k_norm"):
+        layer = getattr(inputs.parameters, name, None)
+        if layer is None:
+            continue
+        if layer.weight is not None:
+            yield (f"{name} weight", layer.weight) if "norm" in name else (f"{name} (in, out)", layer.weight.T)
+        if layer.bias is not None:
+            yield f"{name} bias", layer.bias

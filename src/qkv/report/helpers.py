@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
 
-import numpy as np
-
+from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, numbers, row_texts, told_apart
 from qkv.report.document import CandidateWords, Example, Patch, Report, RowPair, Verdict
 from qkv.report.highlighting import highlighted
-from qkv.report.matrices import unlike
-from qkv.report.places import TWO_DUMPS, number, place_of, told_apart
+from qkv.report.places import TWO_DUMPS, place_of
 from qkv.spec import describe
 from qkv.vocabulary import Stage
 
@@ -33,12 +31,9 @@ def common_name(candidate: CandidateWords) -> str:
     return candidate.name or candidate.file
 
 
-def row_cells(pair: RowPair) -> tuple[list[list[tuple[str, bool]]], int]:
-    """The numbers of both rows, each with whether the two differ there; and how many are left out."""
-    expected, got = (np.asarray(row, float) for row in (pair.expected, pair.got))
-    off = unlike(expected, got)
-    shown = [list(zip(map(number, row[:MOST_CHANNELS]), map(bool, off), strict=False)) for row in (expected, got)]
-    return shown, max(len(expected) - MOST_CHANNELS, 0)
+def row_cells(pair: RowPair) -> RowTexts:
+    """The numbers of both rows that are put side by side."""
+    return row_texts(pair, MOST_CHANNELS)
 
 
 def diff_lines(patch: Patch) -> list[tuple[str, str]]:
@@ -57,15 +52,10 @@ def dedented(code: str) -> list[str]:
     return dedent(code).strip().splitlines()
 
 
-def array_text(example: Example) -> list[tuple[str, str]]:
-    """The name and the numbers of each input of the smallest example."""
-    return [(name, _numbers(np.asarray(array))) for name, array in example.tensors]
-
-
-def _numbers(array: Any) -> str:
-    shown = np.squeeze(array) if array.ndim > 2 else array
-    formats: Any = {"bool": lambda value: "1" if value else "0"}
-    return np.array2string(shown, precision=4, suppress_small=True, separator=" ", max_line_width=64, formatter=formats)
+def array_text(example: Example) -> tuple[list[tuple[str, str]], list[str]]:
+    """The name and the numbers of each array of the smallest example; name and shape of those that are too large."""
+    arrays, larger = example.arrays(MOST_NUMBERS)
+    return [(name, numbers(array, 64)) for name, array in arrays], larger
 
 
 def disagrees(report: Report) -> bool:
@@ -79,6 +69,7 @@ def size(value: float | None) -> str:
 
 
 HELPERS: Mapping[str, Any] = {
+    "apart": apart,
     "array_text": array_text,
     "common_name": common_name,
     "dedented": dedented,
@@ -89,7 +80,6 @@ HELPERS: Mapping[str, Any] = {
     "marks": MARKS,
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,
-    "number": number,
     "place_of": place_of,
     "row_cells": row_cells,
     "size": size,

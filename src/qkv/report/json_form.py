@@ -7,10 +7,13 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from qkv.report.document import NamedFault, Patch, Report
+from qkv.report.document import Example, NamedFault, Patch, Report
 from qkv.spec import describe, spec_to_mapping
 
 SCHEMA = 1
+
+MOST_NUMBERS = 64 * 64
+"""Arrays of an example with more numbers than this are named and not written."""
 
 
 def to_json(report: Report, indent: int | None = 2) -> str:
@@ -47,12 +50,20 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "line": None if report.line is None else asdict(report.line),
         "line_why": report.line_why,
         "patch": None if report.patch is None else _patch(report.patch),
-        "example": None if report.example is None else asdict(report.example),
+        "example": None if report.example is None else _example(report.example),
         "strength": None if report.strength is None else asdict(report.strength),
         "probes": [asdict(probe) for probe in report.probes],
         "repeat": report.repeat,
         "printed": report.printed,
     }
+
+
+def _example(example: Example) -> dict[str, Any]:
+    arrays, left_out = example.arrays(MOST_NUMBERS)
+    named = dict(arrays)
+    outputs = {side: named.pop(side, None) for side in ("expected", "got")}
+    return {"words": example.words, "held_to": example.held_to, "tensors": list(named.items()), **outputs,
+            "left_out": left_out}  # fmt: skip
 
 
 def _patch(patch: Patch) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class Matrices:
         return replace(self, wrong=self.wrong & wrong)
 
 
-def unlike(expected: Any, got: Any) -> Any:
-    """Where two arrays of one shape differ to a reader, as booleans."""
+def unlike(expected: Any, got: Any, share: float = DIFFERS) -> Any:
+    """Where two arrays of one shape differ to a reader, by this share of the largest entry, as booleans."""
     finite = np.abs(expected[np.isfinite(expected)])
-    near = DIFFERS * max(float(finite.max(initial=0.0)), 1e-12)
+    near = share * max(float(finite.max(initial=0.0)), 1e-12)
     with np.errstate(invalid="ignore"):
         return ~np.isclose(got, expected, rtol=0, atol=near, equal_nan=True)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from qkv.report.document import Disagreement, Report, RowPair
+from qkv.report.digits import apart
+from qkv.report.document import Disagreement, Report
 
 TWO_DUMPS = "two dumps"
 """The kind of what is judged where two dumps are held against each other."""
@@ -47,22 +44,6 @@ def disagreement(report: Report) -> str:
     first = report.first_disagreement
     if first is None:
         return ""
-    expected, got = report.sides
-    return f"{place_of(report)}: {expected} {number(first.expected)}, {got} {number(first.got)}"
-
-
-def told_apart(rows: Sequence[RowPair]) -> list[RowPair]:
-    """The pairs of rows, one of those that hold the same numbers."""
-    kept: list[RowPair] = []
-    for pair in rows:
-        if not any(np.array_equal(pair.expected, other.expected) and np.array_equal(pair.got, other.got)
-                   for other in kept):  # fmt: skip
-            kept.append(pair)
-    return kept
-
-
-def number(value: float) -> str:
-    """A number with four decimals, or in powers of ten where that hides it."""
-    if value == 0 or not np.isfinite(value) or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.4f}"
-    return f"{value:.3e}"
+    numbers = apart(first.expected, first.got)
+    said = (f"{side} {number}" for side, number in zip(report.sides, numbers, strict=True))
+    return f"{place_of(report)}: {', '.join(said)}"

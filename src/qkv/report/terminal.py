@@ -6,10 +6,8 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from textwrap import dedent
-from typing import Any
+from textwrap import dedent, wrap
 
-import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.syntax import Syntax
@@ -18,9 +16,10 @@ from rich.text import Text
 
 from qkv.pictures.heatmap import heat_map
 from qkv.pictures.panels import Pictured
+from qkv.report.digits import MOST_NUMBERS, apart, numbers, row_texts, told_apart
 from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
-from qkv.report.places import TWO_DUMPS, number, place_of, told_apart
+from qkv.report.places import TWO_DUMPS, place_of
 from qkv.report.plain import harmless
 from qkv.report.worth import worth_of
 from qkv.spec import describe
@@ -84,13 +83,13 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
     if report.only_when:
         yield "only when", Text(report.only_when, style="yellow")
     if report.line is not None:
-        yield "line", _line(report.line)
+        yield "line", _line(report.line, room)
     elif report.line_why:
         yield "line", Text(f"none can be named: {report.line_why}", style="dim")
     for place, fault in enumerate(report.faults):
         yield "fault" if place == 0 else "and", _fault(fault, room, mended=report.patch is not None)
     if report.patch is not None:
-        yield "changed" if report.patch.applied else "change", _patch(report.patch)
+        yield "changed" if report.patch.applied else "change", _patch(report.patch, room)
     if report.alternatives:
         yield "or", _alternatives(report.alternatives)
     if report.example is not None:
@@ -117,23 +116,40 @@ def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, Re
         yield "printed", Text(report.printed.strip()[-400:], style="dim")
 
 
-def _line(line: SourceLine) -> RenderableType:
-    code = Syntax(line.code.strip(), "python", background_color="default", theme="ansi_dark", word_wrap=True)
+def _line(line: SourceLine, room: int) -> RenderableType:
     note = (Text(line.note, style="dim"),) if line.note else ()
-    return Group(Text(f"{line.file}:{line.line}"), Padding(code, (0, 0, 0, 2)), *note)
+    return Group(Text(f"{line.file}:{line.line}"), _python(line.code.strip().splitlines(), room), *note)
+
+
+def _python(lines: Sequence[str], room: int) -> RenderableType:
+    code = "\n".join(piece for line in lines for piece in _folded(line, room - 4))
+    return Padding(Syntax(code, "python", background_color="default", theme="ansi_dark"), (0, 0, 0, 2))
+
+
+FOLDED = 8
+"""Columns by which the rest of a line of code that is too long stands further in, so as not to read as a line."""
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """A line of code in pieces of this width."""
+    inner = " " * (len(line) - len(line.lstrip()) + FOLDED)
+    pieces = wrap(line, width, subsequent_indent=inner, expand_tabs=False, replace_whitespace=False,
+                  break_on_hyphens=False)  # fmt: skip
+    return pieces or [""]
 
 
 def _where(report: Report, room: int) -> RenderableType:
     first = report.first_disagreement
     assert first is not None
     expected, got = report.sides
+    right, made = apart(first.expected, first.got)
     probe = "" if report.candidate.kind == TWO_DUMPS else f"   (probe: {first.probe})"
     lines: list[RenderableType] = [
         Text.assemble(
             f"{place_of(report)}: {expected} ",
-            (number(first.expected), "green"),
+            (right, "green"),
             f", {got} ",
-            (number(first.got), "red"),
+            (made, "red"),
             (probe, "dim"),
         ),
         Text(report.spread),
@@ -150,15 +166,15 @@ def _where(report: Report, room: int) -> RenderableType:
 
 
 def _side_by_side(pair: RowPair, sides: tuple[str, str], room: int) -> RenderableType:
-    width = 1 + max(len(number(value)) for row in (pair.expected, pair.got) for value in row[:MOST_CHANNELS])
-    most = max(1, min(MOST_CHANNELS, (room - 5 - max(map(len, sides))) // width))
-    more = len(pair.expected) > most
+    rows = row_texts(pair, MOST_CHANNELS)
+    width = 1 + max(map(len, (*rows.expected, *rows.got)))
+    rows = row_texts(pair, max(1, min(MOST_CHANNELS, (room - 5 - max(map(len, sides))) // width)))
     table = Table.grid(padding=(0, 1))
-    for name, row, style in zip(sides, (pair.expected, pair.got), ("green", "red"), strict=True):
-        shown = [number(value) for value in row[:most]]
-        table.add_row(Text(name, style="dim"), *(Text(value, style=style, justify="right") for value in shown),
-                      Text("…" if more else "", style="dim"))  # fmt: skip
-    return Group(Text(pair.title, style="dim"), Padding(table, (0, 0, 0, 2)))
+    for name, row, style in zip(sides, (rows.expected, rows.got), ("green", "red"), strict=True):
+        table.add_row(Text(name, style="dim"), *(Text(value, style=style, justify="right") for value in row),
+                      Text("" if rows.start + len(row) == rows.of else "…", style="dim"))  # fmt: skip
+    begins = f", from number {rows.start} on" if rows.start else ""
+    return Group(Text(pair.title + begins, style="dim"), Padding(table, (0, 0, 0, 2)))
 
 
 def _picture(wrong: Sequence[Sequence[bool]]) -> RenderableType:
@@ -174,27 +190,30 @@ def _picture(wrong: Sequence[Sequence[bool]]) -> RenderableType:
     return Group(table, legend)
 
 
-def _code(repair: str, room: int) -> str:
-    """The repair, each comment that would be cut off on a line of its own before its code."""
+def _code(repair: str, room: int) -> list[str]:
+    """The lines of the repair, each comment that would be cut off on a line of its own before its code."""
     lines = []
     for line in dedent(repair).strip().splitlines():
         code, mark, comment = line.partition("  # ")
         short = len(line) <= room or not mark or not code.strip()
         indent = line[: len(line) - len(line.lstrip())]
         lines += [line] if short else [f"{indent}# {comment}", code]
-    return "\n".join(lines)
+    return lines
 
 
-def _patch(patch: Patch) -> RenderableType:
+def _patch(patch: Patch, room: int) -> RenderableType:
     """The lines that change, each with its sign; what stands around them is left out."""
-    lines: list[Text] = [Text(f"{patch.file}:{patch.line}")]
-    for line in patch.diff.splitlines()[2:]:
-        if line.startswith(("-", "+")):
-            lines.append(Text(f"  {line[0]} {line[1:].strip()}", style="red" if line[0] == "-" else "green"))
-        elif line.startswith("@@") and len(lines) > 1:
-            lines.append(Text(f"line {line.split()[1].partition(',')[0][1:]} and on", style="dim"))
+    parts: list[RenderableType] = [Text(f"{patch.file}:{patch.line}")]
+    changed = [line for line in patch.diff.splitlines()[2:] if line.startswith(("-", "+", "@@"))]
+    indent = min((len(line) - len(line[1:].lstrip()) - 1 for line in changed if line[0] != "@"), default=0)
+    for line in changed:
+        if line[0] != "@":
+            pieces = _folded(line[1 + indent :], room - 4)
+            parts.append(Text(f"  {line[0]} " + "\n    ".join(pieces), style="red" if line[0] == "-" else "green"))
+        elif len(parts) > 1:
+            parts.append(Text(f"line {line.split()[1].partition(',')[0][1:]} and on", style="dim"))
     words = f"which mends: {patch.mends}" if patch.applied else "with this it is found right; --fix writes it"
-    return Group(*lines, Text(words, style="dim"))
+    return Group(*parts, Text(words, style="dim"))
 
 
 def _fault(fault: NamedFault, room: int, *, mended: bool) -> RenderableType:
@@ -207,10 +226,7 @@ def _fault(fault: NamedFault, room: int, *, mended: bool) -> RenderableType:
     if mended:
         return Group(*parts)
     parts.append(Text("write instead:", style="dim"))
-    code = Syntax(
-        _code(fault.repair, room - 4), "python", background_color="default", theme="ansi_dark", word_wrap=True
-    )
-    parts.append(Padding(code, (0, 0, 0, 2)))
+    parts.append(_python(_code(fault.repair, room - 4), room))
     return Group(*parts)
 
 
@@ -220,28 +236,18 @@ def _alternatives(faults: Sequence[NamedFault]) -> RenderableType:
 
 
 def _example(example: Example, room: int) -> RenderableType:
-    named = [(name, array, "") for name, array in example.tensors]
-    if np.size(example.expected) <= 60:
-        named += [("expected", example.expected, "green"), ("got", example.got, "red")]
-    names = max([10, *(len(name) for name, _, _ in named)])
+    named, larger = example.arrays(MOST_NUMBERS)
+    names = max(10, *(len(name) for name, _ in named)) if named else 10
     arrays = Table.grid(padding=(0, 1))
     arrays.add_column(width=names, style="dim")
     arrays.add_column(overflow="fold")
-    for name, array, style in named:
-        arrays.add_row(name, Text(_numbers(array, room - names - 1), style))
-    return Group(Text(f"smallest input that shows it: {example.words}"), arrays)
-
-
-def _numbers(array: Any, width: int) -> str:
-    values = np.asarray(array)
-    return np.array2string(
-        np.squeeze(values) if values.ndim > 2 else values,
-        precision=4,
-        suppress_small=True,
-        separator=" ",
-        max_line_width=width,
-        formatter={"bool": lambda value: "1" if value else "0"},
-    )
+    for name, array in named:
+        arrays.add_row(name, Text(numbers(array, room - names - 1), {"expected": "green", "got": "red"}.get(name, "")))
+    parts: list[RenderableType] = [Text(f"smallest input that shows it: {example.words}")]
+    if example.held_to:
+        parts.append(Text(f"held to {example.held_to}", style="dim"))
+    left_out = [Text(f"left out here, in --format json: {', '.join(larger)}", style="dim")] if larger else []
+    return Group(*parts, arrays, *left_out)
 
 
 def _strength(report: Report, verbose: bool) -> RenderableType:
