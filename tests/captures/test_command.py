@@ -37,13 +37,14 @@ def said(done: Result) -> str:
 
 def test_without_arguments_the_embedded_model_is_shown(folder: Path) -> None:
     words = said(show())
-    assert "qkv.model.tiny() 2 layers, 4 heads, 14 queries, 14 keys" in words
+    assert "qkv.model.tiny() 2 layers, 4 heads, 12 queries, 12 keys" in words
     assert re.search(r"previous token layer 0 head 0 \(0\.\d\d\)", words)
     assert re.search(r"induction layer 1 head 3 \(0\.\d\d\), layer 1 head 2 \(0\.\d\d\)", words)
     assert words.endswith("page show.html ")
     page = (folder / "show.html").read_text("utf-8")
-    assert "parrot" in page
+    assert "winter" in page
     assert "head 3: induction 0." in page
+    assert '"focus":{"head":"1.3"' in page, "it opens on the clearest induction head"
 
 
 def test_it_needs_no_torch(folder: Path) -> None:
@@ -86,11 +87,36 @@ def test_tokens_from_a_file(folder: Path) -> None:
 def test_a_wrong_function_is_shown_beside_the_right_one(folder: Path) -> None:
     Path("wrong.py").write_text(RIGHT.replace(" / np.sqrt(query.shape[-1])", ""))
     words = said(show("wrong.py:attention"))
-    assert re.search(r"beside all 6 heads differ from what they should be; the first difference is in head 0", words)
+    assert "beside All 6 heads differ from what they should be. The first difference is in head 0: query" in words
     assert "looks at" not in words, "what it is tried on is random"
     assert '"against":"1.0"' in (folder / "show.html").read_text("utf-8")
     Path("right.py").write_text(RIGHT)
-    assert "beside the weights are those that they should be" in said(show("right.py"))
+    assert "beside The weights are those that they should be" in said(show("right.py"))
+
+
+def test_only_some_heads_are_wrong_and_the_page_opens_on_the_first_of_them(folder: Path) -> None:
+    """Tiled key/value heads in the place of repeated ones: two heads get the wrong ones."""
+    Path("tiled.py").write_text(
+        "import numpy as np\n\n\ndef grouped_attention(query, key, value):\n"
+        "    times = query.shape[1] // key.shape[1]\n"
+        "    key, value = (np.tile(one, (1, times, 1, 1)) for one in (key, value))\n"
+        "    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])\n"
+        "    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)\n"
+        "    return weights @ value\n"
+    )
+    words = said(show("tiled.py", "--heads", "6", "--kv-heads", "2"))
+    assert "beside 2 of 6 heads differ from what they should be. The first difference is in head 1: query 0" in words
+    page = (folder / "show.html").read_text("utf-8")
+    assert '"focus":{"head":"0.1","cell":[0,0],"said":"2 of 6 heads differ' in page
+
+
+def test_other_sequences_of_a_batch_are_said_to_be_there(folder: Path) -> None:
+    np.save("weights.npy", np.full((2, 1, 3, 3), 1 / 3))
+    assert "Sequence 0 of 2, counted from 0; --sequence 1 shows the other" in said(show("weights.npy"))
+    write(folder / "dump.npz", {role: array for role, array in tensors_of(run_of()).items() if role in "qk"})
+    assert "Sequence 1 of 2, counted from 0; --sequence 0 shows the other" in said(show("dump.npz", "--sequence", "1"))
+    np.save("one.npy", np.full((1, 1, 3, 3), 1 / 3))
+    assert "Sequence" not in said(show("one.npy"))
 
 
 def test_what_is_odd_in_weights_is_said(folder: Path) -> None:
@@ -105,7 +131,7 @@ def test_an_older_page_is_replaced_and_no_other_file(folder: Path) -> None:
     assert "no page of qkv" in said(show("--output", "mine.html", code=2))
     assert Path("mine.html").read_text() == "<p>mine"
     show("--output", "mine.html", "--force")
-    assert "parrot" in Path("mine.html").read_text("utf-8")
+    assert "winter" in Path("mine.html").read_text("utf-8")
 
 
 def test_a_place_where_nothing_can_be_written_is_said_before_the_work(folder: Path) -> None:
@@ -130,6 +156,7 @@ def test_what_can_not_be_shown_leaves_no_page(folder: Path) -> None:
         (["missing.npz"], "no such file"),
         (["missing.py"], "no such file"),
         (["missing.txt"], "no such file"),
+        (["the cat sat"], "Did you mean --text? Write: qkv show --text 'the cat sat'"),
         (["dump.npz", "--heads", "0"], "--heads"),
     ],
 )

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import qkv
 from qkv.captures import patterns
 from qkv.captures.patterns import named, scores_of
+from qkv.captures.summary import summary
 from qkv.model import induction, previous_token, trace, vocabulary
 from qkv.oracle import Inputs, run_stages
 from qkv.pictures.view import AttentionView
@@ -65,6 +67,12 @@ def test_a_head_is_called_by_what_it_looks_at(weights: Any, name: str) -> None:
     scores = scores_of(view)
     assert named(view, scores).heads[0].name == f"head 0: {name} 1.00"
     assert scores[0].shares[name] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_random_attention_is_called_by_nothing() -> None:
+    rng = np.random.default_rng(0)
+    view = qkv.show(*rng.normal(size=(2, 1, 8, 10, 16)), spec={"causal": True})
+    assert "looks at" not in summary(view, scores_of(view), Console(width=100))
 
 
 def test_few_queries_name_no_head() -> None:

@@ -25,7 +25,20 @@ export interface AttentionPayload {
   levels: Level[];
   /** Byte 0: may not attend. Byte 1: a weight below 2^low, 0 too. Byte b: 2^(low * (255 - b) / 253). */
   low: number;
+  /** What is looked at first; null for the first head. */
+  focus: Focus | null;
   layers: { name: string; heads: Head[] }[];
+}
+
+/** What there is to see, and where. Heads are named by their ids. */
+export interface Focus {
+  head: string;
+  /** A query and a key; null for none. */
+  cell: [number, number] | null;
+  /** A sentence, or "". */
+  said: string;
+  /** Heads that differ from those that they should equal, and the first cell in which each does. */
+  wrong: { [head: string]: [number, number] };
 }
 
 export interface Level {
@@ -42,6 +55,8 @@ export interface Head {
   id: string;
   /** The id of the head that this one should equal; the page then shows the difference too. Both need `exact`. */
   against?: string | null;
+  /** The share of its attention that follows each pattern ("induction"), where that was looked at. */
+  patterns: { [name: string]: number };
   /** One grayscale PNG a level, as a data URI; null for what stands in a detail block, or was left out. */
   pictures: (string | null)[];
   /** Of each computed query. Entropy in bits; distance looked back in tokens, weighted; weight on the first token. */

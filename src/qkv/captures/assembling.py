@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from qkv.captures.beside import focus_of
 from qkv.errors import ShapeError
 from qkv.pictures.attention import LayerWeights
 from qkv.pictures.view import AttentionView
@@ -32,4 +33,4 @@ def assembled(layers: Sequence[LayerWeights], *, title: str, notes: Sequence[str
     if sizes:
         left = ", ".join(f"{name} ({queries} x {keys})" for name, (queries, keys) in sizes)
         notes = [*notes, f"Left out, since they are of another size: {left}"]
-    return AttentionView(layers=kept, title=title, notes=tuple(notes), **more)
+    return AttentionView(layers=kept, title=title, notes=tuple(notes), focus=focus_of(kept), **more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from qkv.adapters.messages import Facts, Hosting
 from qkv.captures.assembling import assembled
+from qkv.captures.beside import SAME, dense
 from qkv.captures.reproduced import view_of_reproduced
 from qkv.errors import CandidateError, QkvError
 from qkv.identification import WeightReader, opened
@@ -25,9 +25,6 @@ from qkv.request import Request
 from qkv.spec import describe
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
-
-SAME = 1e-3
-"""How far a weight may be off and still be shown as the right one; qkv check judges by what rounding allows."""
 
 
 def view_of_black_box(request: Request, *, length: int | None = None) -> AttentionView:
@@ -115,12 +112,3 @@ def _under(intention: Intention, box: Box, query: Floats, key: Floats) -> tuple[
     value = np.zeros((*key.shape[:-1], sizes.value_dim))
     heads = computed_heads(spec, Inputs(query=query, key=key, value=value, sinks=box.sinks))
     return tuple(head.but(value=None) for head in heads)
-
-
-def dense(heads: Sequence[HeadWeights]) -> Floats:
-    """All weights of some small heads, ``(head, query, key)``, 0 where a query may not attend."""
-    weights = np.zeros((len(heads), *heads[0].shape))
-    for at, head in enumerate(heads):
-        rows = head.rows(slice(0, head.shape[0]))
-        weights[at][:, rows.keys] = np.nan_to_num(rows.weights)
-    return weights

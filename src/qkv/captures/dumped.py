@@ -168,8 +168,9 @@ class _Reader:
             return replace(layers[0], name=shown)
         dump = Dump(self.request.target, place, dict(self._tensors(names)))
         read = self._read(dump, names)
-        self.notes += read.notes()
-        return read.layer(shown, self.sequence)
+        layer, notes = read.layer(shown, self.sequence)
+        self.notes += notes
+        return layer
 
     def _tensors(self, names: Names) -> Iterator[tuple[str, Tensor]]:
         for role, name in names.items():

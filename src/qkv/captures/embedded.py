@@ -9,8 +9,8 @@ from qkv.pictures.attention import LayerWeights
 from qkv.pictures.view import AttentionView
 from qkv.pictures.weights import computed_heads
 
-SENTENCE = "ben hill said honey rain gold bread . the parrot said honey rain gold"
-"""Its end has been said before: induction heads find it."""
+SENTENCE = "river rain winter garden wind snow river rain winter garden wind snow"
+"""All of it is said twice: a head that looks at the token before, and induction heads, are plain to see."""
 
 
 def view_of_embedded(text: str = SENTENCE, *, layer: int | None = None) -> AttentionView:

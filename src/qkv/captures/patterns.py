@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.pictures.attention import LayerWeights
+from qkv.pictures.attention import Focus, LayerWeights
 from qkv.pictures.oddities import put_right, sentences
 from qkv.pictures.sampling import one_of_each
 from qkv.pictures.view import AttentionView
@@ -27,6 +27,9 @@ MOST_WEIGHTS = 1 << 22
 
 EVEN = "evenly"
 """The pattern of a head that tells no keys apart."""
+
+
+INDUCTION = "induction"
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ Where = Callable[[Looking], Array | None]
 
 TARGETS: Mapping[str, Where] = {
     "previous token": lambda pairs: pairs.keys == pairs.queries - 1,
-    "induction": lambda pairs: pairs.repeats,
+    INDUCTION: lambda pairs: pairs.repeats,
     "first token": lambda pairs: (pairs.keys == 0) & (pairs.queries > 0),
     "itself": lambda pairs: pairs.keys == pairs.queries,
     "next token": lambda pairs: pairs.keys == pairs.queries + 1,
@@ -108,14 +111,29 @@ def scores_of(view: AttentionView, advance: Callable[[float], None] = lambda sha
 
 
 def named(view: AttentionView, scores: Sequence[Scores]) -> AttentionView:
-    """The view with each head called by what it looks at, where that is one thing: ``head 0: previous token 0.86``."""
+    """The view with each head called by what it looks at, where that is one thing: ``head 0: previous token 0.86``.
+
+    It begins with the clearest induction head, where there is one.
+    """
     if any(head.against is not None for head in view.heads):
         return view  # what candidates are tried on is random, and so is what they look at
     every, layers = iter(scores), []
     for layer in view.layers:
-        heads = [_named(head, next(every).best) for head in layer.heads]
+        heads = [_named(head, next(every)) for head in layer.heads]
         layers.append(LayerWeights(layer.name, heads))
-    return replace(view, layers=layers)
+    return replace(view, layers=layers, focus=view.focus or _induction(view, scores))
+
+
+def _induction(view: AttentionView, scores: Sequence[Scores]) -> Focus | None:
+    """The head that follows induction most, where one is called by it."""
+    places = [f"{place}.{at}" for place, layer in enumerate(view.layers) for at in range(len(layer.heads))]
+    found = [(one.best[1], place, one) for place, one in zip(places, scores, strict=True)
+             if one.best is not None and one.best[0] == INDUCTION]  # fmt: skip
+    if not found:
+        return None
+    _, place, one = max(found, key=lambda each: each[0])
+    said = f"{one.layer}, {one.head} is an induction head: a token looks at what stood behind the same token earlier"
+    return Focus(place, said=said[:1].upper() + said[1:])
 
 
 def oddities(scores: Sequence[Scores]) -> list[str]:
@@ -123,8 +141,10 @@ def oddities(scores: Sequence[Scores]) -> list[str]:
     return sentences(sum((one.seen for one in scores), Counter()))
 
 
-def _named(head: HeadWeights, best: tuple[str, float] | None) -> HeadWeights:
-    return head if best is None else head.but(name=f"{head.name}: {best[0]} {best[1]:.2f}")
+def _named(head: HeadWeights, scores: Scores) -> HeadWeights:
+    best = scores.best
+    name = head.name if best is None else f"{head.name}: {best[0]} {best[1]:.2f}"
+    return head.but(name=name, patterns=dict(scores.shares))
 
 
 def _targets(view: AttentionView, queries: Array) -> dict[str, Array]:

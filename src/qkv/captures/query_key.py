@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from qkv.adapters.values import dtype_name, to_float64
+from qkv.captures.sequences import sequence_note
 from qkv.dumps.arrangements import arrangements
 from qkv.dumps.handed import handed
 from qkv.dumps.judging import LARGEST, facts_of
@@ -47,8 +48,8 @@ class QueryAndKey:
             return None
         return self.reading.observation(judge_empty_rows=False).comparison.agrees
 
-    def layer(self, name: str, sequence: int) -> LayerWeights:
-        """The heads of one sequence.
+    def layer(self, name: str, sequence: int) -> tuple[LayerWeights, list[str]]:
+        """The heads of one sequence, and how all was read, in sentences.
 
         Raises:
             ShapeError: there is no such sequence.
@@ -56,15 +57,13 @@ class QueryAndKey:
         tensors, arrangement = self.reading.dump.tensors, self.reading.arrangement
         query, key = arrangement.query(tensors["query"].array), arrangement.key(tensors["key"].array)
         inputs = self.reading.inputs().but(query=query, key=key)  # with what is NaN in them
-        if not 0 <= sequence < inputs.batch:
-            held = "one sequence" if inputs.batch == 1 else f"{inputs.batch} sequences, 0 to {inputs.batch - 1}"
-            raise ShapeError(f"{name} holds {held}, and sequence {sequence} was asked for")
+        notes = [*self._notes(), *sequence_note(sequence, inputs.batch, name)]
         heads = computed_heads(self.reading.spec, inputs, sequence=sequence)
         if "value" not in self.given:
             heads = tuple(head.but(value=None) for head in heads)
-        return LayerWeights(name, heads)
+        return LayerWeights(name, heads), notes
 
-    def notes(self) -> list[str]:
+    def _notes(self) -> list[str]:
         """How the tensors were read, in sentences."""
         reading = self.reading
         axes = f"Axes are read as {reading.arrangement}"

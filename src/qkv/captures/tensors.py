@@ -50,7 +50,6 @@ def view_of_query_and_key(
     """
     arrays = {"query": query, "key": key} | ({} if value is None else {"value": value})
     read = query_and_key(tensors_of(arrays), said, layout)
-    return assembled(
-        [read.layer("attention", sequence)], title="attention weights", notes=read.notes(),
-        query_offset=read.reading.spec.query_offset,
-    )  # fmt: skip
+    layer, notes = read.layer("attention", sequence)
+    offset = read.reading.spec.query_offset
+    return assembled([layer], title="attention weights", notes=notes, query_offset=offset)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from qkv.captures.sequences import sequence_note
 from qkv.errors import CandidateError, ShapeError
 from qkv.pictures.attention import LayerWeights
 from qkv.pictures.weights import Array, as_array, given_heads
@@ -31,19 +32,22 @@ def layers_of_weights(
         ShapeError: the axes are none of weights, or there is no such layer or sequence.
         CandidateError: they are no numbers that could be weights.
     """
-    layers, hidden, arrays = [], [], list(_arrays(weights))
+    layers, hidden, notes, arrays = [], [], [], list(_arrays(weights))
     if not arrays:
         raise ShapeError("there are no weights to show: the row of layers is empty")
     if layer is not None and not 0 <= layer < len(arrays):
         held = "one layer" if len(arrays) == 1 else f"{len(arrays)} layers, 0 to {len(arrays) - 1}"
         raise ShapeError(f"there {'is' if len(arrays) == 1 else 'are'} {held}, and layer {layer} was asked for")
     for name, given in arrays if layer is None else arrays[layer : layer + 1]:
-        array = _of_sequence(_checked(as_array(given, name), name), name, sequence)
+        array = _checked(as_array(given, name), name)
+        notes += sequence_note(sequence, len(array) if array.ndim == 4 else 1, name)
+        array = _of_sequence(array, sequence)
         allowed = _unhidden(array) if may_attend is None else may_attend
         hidden += [name] if may_attend is None and allowed is not None else []
         layers.append(LayerWeights(name, given_heads(array, may_attend=allowed, value=value)))
     where = "" if len(hidden) == len(layers) else f" ({', '.join(hidden)})"
-    return layers, [f"What is exactly zero in every head is taken for masked{where}"] if hidden else []
+    notes += [f"What is exactly zero in every head is taken for masked{where}"] if hidden else []
+    return layers, list(dict.fromkeys(notes))
 
 
 def _arrays(weights: Any) -> Iterator[tuple[str, Any]]:
@@ -83,12 +87,8 @@ def _checked(array: Array, name: str) -> Array:
     return array
 
 
-def _of_sequence(array: Array, name: str, sequence: int) -> Array:
+def _of_sequence(array: Array, sequence: int) -> Array:
     """The heads of one sequence, ``(head, query, key)``."""
-    batch = len(array) if array.ndim == 4 else 1
-    if not 0 <= sequence < batch:
-        held = "one sequence" if batch == 1 else f"{batch} sequences, 0 to {batch - 1}"
-        raise ShapeError(f"{name} holds {held}, and sequence {sequence} was asked for")
     array = array[sequence] if array.ndim == 4 else array
     return array.reshape(-1, *array.shape[-2:])
 

@@ -18,5 +18,5 @@ def progress_bar(words: str) -> Iterator[Callable[[float], None]]:
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(words, total=1.0)
-        yield lambda share: bar.advance(task, share)
+        task = bar.add_task(words, total=None)  # it moves to and fro until the first share is done
+        yield lambda share: bar.update(task, total=1.0, advance=share)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,6 +66,10 @@ def command(
         raise click.UsageError(
             f"a text is for a language model. Give either {target} or --text; or --model with --text"
         )
+    elif target is not None and _is_sentence(target):
+        raise click.UsageError(
+            f"no such file: {target}. Did you mean --text? Write: qkv show --text {shlex.quote(target)}"
+        )
     labels = None if tokens is None else _labels(tokens)
     layer = options["layer"]
     given, whole = given_fields({**options, "layer": layer if options["spec_file"] else None})
@@ -82,6 +88,12 @@ def command(
     write_page(output, page, "text")
     if open_it and not webbrowser.open(output.resolve().as_uri()):
         put("            no browser could be opened\n")
+
+
+def _is_sentence(target: str) -> bool:
+    """Whether what was given has a blank in it and names no file, nor something in a file."""
+    paths = target, target.rpartition(":")[0]
+    return len(target.split()) > 1 and not any(map(os.path.exists, paths))  # Path's raises for what is too long
 
 
 def _shown(request: Any, wanted: dict[str, Any], tokens: Sequence[str] | None, advance: Any) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -36,6 +36,23 @@ class LayerWeights:
     heads: Sequence[HeadWeights] = field(repr=False)
 
 
+@dataclass(frozen=True)
+class Focus:
+    """What a page begins with. A head's id is ``"layer.head"`` by their places.
+
+    Attributes:
+        head: the id of the head.
+        cell: the numbers of a query and a key; None for none.
+        said: what there is to see, in a sentence; empty for nothing.
+        wrong: the heads that differ from those that they should equal, and the first cell in which each does.
+    """
+
+    head: str
+    cell: tuple[int, int] | None = None
+    said: str = ""
+    wrong: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Attention:
     """Attention weights to be looked at. All heads have the same number of queries and of keys.
@@ -47,6 +64,7 @@ class Attention:
         query_tokens: the text of each query's token; None takes those of the keys at the same positions.
         query_offset: position of the first query among the keys; None takes what the heads know of it.
         notes: sentences on what is shown; what the pictures leave out is added by itself.
+        focus: what is looked at first; None for the first head.
         plan: how large and how exact the pictures are.
 
     Raises:
@@ -59,6 +77,7 @@ class Attention:
     query_tokens: Sequence[str] | None = None
     query_offset: QueryOffset | None = None
     notes: Sequence[str] = ()
+    focus: Focus | None = None
     plan: Plan = field(default_factory=Plan)
 
     def __post_init__(self) -> None:

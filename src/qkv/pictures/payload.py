@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -114,6 +114,7 @@ def _front(
         "sampled": None if sampled is None else numbers(sampled, np.uint32),
         "levels": [size._asdict() for size in sizes],
         "low": LOW,
+        "focus": None if view.focus is None else asdict(view.focus),
         "layers": [{"name": layer.name, "heads": [next(one_by_one) for _ in layer.heads]} for layer in view.layers],
     }
 
@@ -153,6 +154,7 @@ def _as_head(place: str, head: HeadWeights, summary: Summary, heads: int, *, who
         "name": head.name,
         "id": place,
         "against": head.against,
+        "patterns": {name: round(share, 4) for name, share in head.patterns.items()},
         **{name: numbers(getattr(summary, name)) for name in ("entropy", "distance", "first", "sums", "received")},
         "exact": numbers(_exact(head)) if few else None,
         "top": None if few else {

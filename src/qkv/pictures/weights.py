@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -52,11 +52,13 @@ class HeadWeights(ABC):
         name: what the head is called.
         value: what its weights mix, ``(key_len, value_dim)``; None where that isn't known.
         against: the id of the head that this one should equal, ``"layer.head"`` by their places; None for none.
+        patterns: the share of its attention that follows each pattern, by name, where that was looked at.
     """
 
     name: str = "head 0"
     value: Array | None = None
     against: str | None = None
+    patterns: Mapping[str, float] = field(default_factory=dict)
 
     @property
     @abstractmethod
