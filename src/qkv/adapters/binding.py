@@ -11,7 +11,7 @@ import numpy as np
 
 from qkv.adapters.abilities import Extra, NotApplicable as NotApplicable
 from qkv.adapters.messages import Argument
-from qkv.adapters.names import call_role_of
+from qkv.adapters.names import WINDOW_IF_WHOLE, bare, call_role_of
 from qkv.adapters.packing import boundaries, tokens_of_texts
 from qkv.errors import CandidateError
 from qkv.masks import Causal, Everything, Prefix, SlidingWindow
@@ -91,6 +91,8 @@ class Signature:
             role = call_role_of(argument.name)
             if role == "cache" and (isinstance(argument.default, bool) or "bool" in argument.annotation):
                 role = "use_cache"
+            if bare(argument.name) in WINDOW_IF_WHOLE and type(argument.default) is int:
+                role = "window"
             if role is not None and argument.kind not in ("args", "kwargs"):
                 roles.setdefault(role, argument)
         return cls(arguments, roles, extra or {})
@@ -233,7 +235,8 @@ def extras(
         "scale": lambda: spec.scale if spec.scale is not None else _required(signature, "scale", spec.head_dim),
         "dropout": lambda: 0.0 if signature.roles["dropout"].required else LEAVE,
         "training": lambda: False if signature.roles["training"].required else LEAVE,
-        "window": lambda: _window(signature, spec),
+        "window": lambda: _window(signature, spec, inputs),
+        "left_window": lambda: _left_window(signature, spec, inputs),
         "softcap": lambda: LEAVE if spec.softcap is None else spec.softcap,
         "sinks": lambda: LEAVE if inputs.sinks is None else inputs.sinks,
         "alibi_slopes": lambda: LEAVE if spec.alibi is None else np.array(spec.alibi.slopes_for(spec.num_heads)),
@@ -330,14 +333,27 @@ def _documents(signature: Signature, inputs: Inputs) -> Any:
     return np.zeros((inputs.batch, key_len), dtype=np.int64) if signature.roles["documents"].required else LEAVE
 
 
-def _window(signature: Signature, spec: AttentionSpec) -> Any:
-    sizes = [part.size for part in spec.mask.parts() if isinstance(part, SlidingWindow)]
-    if not sizes:
-        return LEAVE
+def _window(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
+    """Keys that a query sees, its own included; flash-attention's pair counts those on either side of its own."""
     argument = signature.roles["window"]
+    size = _window_size(argument, spec, inputs)
+    if size is LEAVE:
+        return LEAVE
     if "tuple" in argument.annotation.lower() or (argument.name == "window_size" and not _scalar(argument)):
-        return (sizes[0] - 1, 0 if spec.masks(Causal) else sizes[0] - 1)
-    return sizes[0]
+        return (size - 1, 0 if spec.masks(Causal) else size - 1)
+    return size
+
+
+def _left_window(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
+    """Keys before its own that a query sees."""
+    size = _window_size(signature.roles["left_window"], spec, inputs)
+    return LEAVE if size is LEAVE else size - 1
+
+
+def _window_size(argument: Argument, spec: AttentionSpec, inputs: Inputs) -> Any:
+    """The spec's window; without one, a size that hides nothing where the call has to be given a number."""
+    sizes = [part.size for part in spec.mask.parts() if isinstance(part, SlidingWindow)]
+    return sizes[0] if sizes else sum(inputs.lengths) if argument.required else LEAVE
 
 
 def _scalar(argument: Argument) -> bool:

@@ -66,6 +66,8 @@ ROLES: Mapping[str, tuple[str, ...]] = _table(
     "masking",
     window="window window_size sliding_window sliding_window_size attn_window attention_window local_window "
     "window_length local_window_size swa_window sliding_window_length",
+    # How many keys before its own a query sees.
+    left_window="left_window window_left left_window_size window_size_left look_back lookback left_context n_left",
     softcap="softcap soft_cap logit_cap logits_soft_cap logit_soft_cap logit_softcap attn_logit_softcapping "
     "attn_softcap attention_softcap softcap_value softcapping attn_logit_softcap attn_logits_soft_cap "
     "scores_softcap logits_softcap",
@@ -126,7 +128,9 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     causal="causal is_causal use_causal_mask apply_causal_mask masked mask_future autoregressive use_mask",
     scale="scale softmax_scale sm_scale scaling attn_scale scale_factor scaling_factor qk_scale",
     dropout="dropout dropout_p dropout_rate attn_dropout p attention_dropout attn_dropout_p drop_rate dropout_prob",
-    window="window window_size sliding_window attn_window local_window attention_window sliding_window_size",
+    window="window window_size sliding_window attn_window local_window attention_window sliding_window_size "
+    "window_length local_window_size swa_window sliding_window_length",
+    left_window="left_window window_left left_window_size window_size_left look_back lookback left_context n_left",
     softcap="softcap soft_cap logit_cap logits_soft_cap logit_soft_cap attn_logit_softcapping logit_softcap "
     "attn_softcap cap",
     sinks="sink sinks s_aux attention_sinks attn_sinks attention_sink learnable_sink sink_logits",
@@ -291,6 +295,9 @@ SIZES_OF_HEADS: Mapping[str, str] = MappingProxyType({"k": "head_dim", "v": "val
 
 HEADS_IF_WHOLE: tuple[str, ...] = _words("n")
 """Names that are the number of heads where a constructor needs them as an int, beside one for the embedding."""
+
+WINDOW_IF_WHOLE: tuple[str, ...] = _words("w win")
+"""Names that are a window where the default of a call's argument is an int."""
 
 CONFIGS: tuple[str, ...] = _words(
     "config cfg args params hparams conf model_args opt configuration model_config options settings hp "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from qkv.adapters.binding import Signature
 from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of, role_of
 
@@ -61,6 +62,50 @@ def causal_evidence(facts: Facts) -> str | None:
         r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
     )
     return f"from {word.group(0)!r} in its source" if word else None
+
+
+def window_said(facts: Facts) -> tuple[int, str] | None:
+    """The keys that a query sees in its window, its own included, and what says so; None where nothing does."""
+    for role, own in (("window", 0), ("left_window", 1)):
+        named = attribute(facts, role, int)
+        if named is not None and named[1] > 0:
+            return named[1] + own, f"from {named[0]}"
+    arguments = Signature.of(facts.call).roles
+    for role, own in (("window", 0), ("left_window", 1)):
+        argument = arguments.get(role)
+        default = argument.default if argument else None
+        if argument and type(default) is int and default > 0:
+            return default + own, f"from {argument.name}={default}"
+    return window_in_words(prose(facts))
+
+
+_KEYS = r"(?:keys?|tokens?|positions?)"
+_WINDOWS: tuple[tuple[str, int], ...] = (
+    (r"window(?:[ -]?(?:size|length|width))?\s*(?:of|=|is|:|\()?\s*(?:size|length|width)?\s*(\d+)", 0),
+    (rf"(\d+)[ -]{_KEYS}[ -](?:(?:sliding|local|causal|attention)[ -])*window", 0),
+    (rf"\b(?:sees?|seeing)\s+(?:(?:only|just|at most|the|its|last|latest|nearest)\s+)*(\d+)\s+{_KEYS}", 0),
+    (
+        r"\b(?:sees?|attends?|attending|looks?|window|visible)\b[^.;]*?\b(?:last|latest|most recent)\s+(\d+)\s+"
+        rf"{_KEYS}(?!\s+before)",
+        0,
+    ),
+    (rf"\bitself\s+and\s+(?:(?:only|the|its|last|previous)\s+)*(\d+)\s+(?:previous\s+|earlier\s+)?{_KEYS}", 1),
+)
+"""How a window is spoken of, and whether the query's own key comes on top. "The previous 4" may count it or not."""
+
+
+def window_in_words(text: str) -> tuple[int, str] | None:
+    """The window's size that a text speaks of, and the words it uses; None for several sizes or none."""
+    found = [(int(one[1]) + own, one[0]) for said, own in _WINDOWS for one in re.finditer(said, text, re.IGNORECASE)]
+    sizes = {size for size, _ in found if size > 0}
+    return (min(sizes), f"from {' '.join(found[0][1].split())!r}") if len(sizes) == 1 else None
+
+
+def prose(facts: Facts) -> str:
+    """Its documentation and the comments in its source, without the code between them."""
+    source = own_source(facts)
+    told = re.findall(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'|#([^\n]*)', source, re.DOTALL)
+    return ". ".join([facts.doc, *("".join(one) for one in told)])
 
 
 def corner_said(facts: Facts) -> tuple[str, str] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from qkv.adapters.messages import Facts
+from qkv.adapters.names import call_role_of
 from qkv.errors import SpecError
 from qkv.inference.evidence import (
     attribute,
@@ -18,6 +19,7 @@ from qkv.inference.evidence import (
     speaks_of_groups,
     speaks_of_rope,
     takes,
+    window_said,
 )
 from qkv.inference.intention import OPEN_IN_A_FILE, SETTLED_BY_A_FILE, Intention
 from qkv.masks import Causal, Documents, Everything, Mask, Prefix, SlidingWindow
@@ -30,7 +32,7 @@ Rule = Callable[[Facts, Intention], Iterator[Intention]]
 GROUPED = (6, 2)
 """Query and key/value heads for functions that share heads and say no numbers."""
 
-SOFTCAP, PREFIX = 5.0, 3
+SOFTCAP, PREFIX, WINDOW = 5.0, 3, 4
 """For functions that take such an argument, where nothing says its value."""
 
 
@@ -76,9 +78,9 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
         yield said
         return
     size, more = said.given.get("window"), ""
-    window = attribute(facts, "window", int)
-    if size is None and window and window[1] > 0:
-        size, more = window[1], f" within a window of {window[1]}, from {window[0]}"
+    window = window_said(facts) or _window_asked_for(facts)
+    if size is None and window:
+        size, more = window[0], f" within a window of {window[0]}, {window[1]}"
     prefix = said.given.get("prefix", PREFIX if takes(facts, "prefix") else None)
     documents = bool(said.given.get("documents") or takes(facts, "documents") or takes(facts, "cu_seqlens"))
     causal = _joined(Causal() & SlidingWindow(size) if size else Causal(), prefix, documents)
@@ -89,6 +91,12 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
     bare = _joined(SlidingWindow(size) if size else Everything(), said.given.get("prefix") if size else None, documents)
     yield said.noting(f"not causal{',' if more else ''}{more}: nothing says so (--causal if it should be)", mask=bare)
     yield said.assuming(f"causal{more}: nothing says so; its numbers come nearest to that", mask=causal)
+
+
+def _window_asked_for(facts: Facts) -> tuple[int, str] | None:
+    """A window for an argument that has to be given one."""
+    asked = next((a for a in facts.call if call_role_of(a.name) in ("window", "left_window") and a.required), None)
+    return (WINDOW, f"asked for with its argument {asked.name}") if asked else None
 
 
 def _joined(mask: Mask, prefix: int | None, documents: bool) -> Mask:
