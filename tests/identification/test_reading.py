@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import qkv
+from qkv.errors import SpecError
 from qkv.identification.box import Sizes
 from qkv.identification.constants import Reading, name_of, rounded
 from qkv.identification.mask_rules import allowed_by, drawn, rule_of
 from qkv.identification.rotation import frequencies, offset_at, rope_of, turning
 from qkv.masks import Causal, Dilated, Everything, GlobalTokens, Mask, Prefix, SlidingWindow, parse_mask
 from qkv.positions import Rope, RopeScaling, rotate
+from qkv.spec import spec_from_mapping, spec_to_mapping
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 NOISE = 2.0**-52
@@ -83,6 +85,10 @@ MASKS = [
     Dilated(3),
     Causal() & Dilated(2),
     Causal() & SlidingWindow(7) & Dilated(2),
+    Causal() & (SlidingWindow(3) | Prefix(1)),
+    Causal() & (SlidingWindow(4) | Prefix(2)),
+    Causal() & (SlidingWindow(3) | Dilated(4)),
+    SlidingWindow(2) | Dilated(3),
 ]
 LENGTHS = ((12, 12), (5, 9), (9, 5), (1, 8))
 UNSEEN = ((20, 20), (3, 14), (14, 6))
@@ -110,6 +116,24 @@ def test_a_set_without_a_rule_is_drawn() -> None:
     seen = np.random.default_rng(0).random((5, 5)) < 0.5
     assert rule_of({(5, 5): seen}, (5, 5)) is None
     assert [[mark == "#" for mark in line] for line in drawn(seen).splitlines()] == seen.tolist()
+
+
+def test_a_spec_with_sets_that_nothing_explains_is_no_spec_without_a_mask() -> None:
+    def attention(query: Array, key: Array, value: Array) -> Array:
+        at, to = np.ogrid[: query.shape[-2], : key.shape[-2]]
+        shares = np.exp(query @ np.swapaxes(key, -1, -2)) * ((to <= at) & ((at * 7 + to * 3) % 5 < 4))
+        context: Array = shares / shares.sum(axis=-1, keepdims=True) @ value
+        return context
+
+    identity = qkv.identify(attention)
+    assert identity.spec is not None
+    assert not identity.known
+    said = spec_to_mapping(identity.spec)
+    assert said["mask"] == "unexplained"
+    with pytest.raises(SpecError, match="unexplained"):
+        spec_from_mapping(said)
+    picture = next(iter(identity.pictures.values())).splitlines()
+    assert any("#.#" in line for line in picture)  # where it is no causal mask
 
 
 ROPES = [

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
+from operator import and_
 
 import numpy as np
 
 from qkv.identification.visibility import Lengths
-from qkv.masks import Causal, Dilated, Documents, Everything, GlobalTokens, Mask, Prefix, SlidingWindow
+from qkv.masks import And, Causal, Dilated, Documents, Everything, GlobalTokens, Mask, Prefix, SlidingWindow
 from qkv.oracle import Inputs
 from qkv.oracle.run import Run
 from qkv.spec import AttentionSpec
@@ -127,6 +128,8 @@ def _candidates(seen: np.ndarray, shift: int) -> Iterator[tuple[Mask, tuple[int,
         rest = np.arange(seen.shape[1])[None, :] >= count
         for mask in _by_distance(seen, everywhere & rest, shift):
             yield mask | Prefix(count), None
+    for mask in _beside_sinks(seen, everywhere, shift):
+        yield mask, None
     both = min(leading, _leading(np.asarray(seen.all(axis=1))))
     if both:
         inner = (np.arange(seen.shape[0])[:, None] >= both) & (np.arange(seen.shape[1])[None, :] >= both)
@@ -138,6 +141,22 @@ def _candidates(seen: np.ndarray, shift: int) -> Iterator[tuple[Mask, tuple[int,
         of_query, of_key = numbers[shift : shift + seen.shape[0]], numbers[: seen.shape[1]]
         for mask in _by_distance(seen, of_query[:, None] == of_key[None, :], shift):
             yield (Documents() if mask == Everything() else mask & Documents()), documents
+
+
+def _beside_sinks(seen: np.ndarray, everywhere: np.ndarray, shift: int) -> Iterator[Mask]:
+    """Causal masks of the distance whose first tokens all later queries see: ``causal & (window(4) | prefix(1))``."""
+    later = np.tril(everywhere, shift)
+    always = _leading(np.asarray((seen | ~later).all(axis=0)))
+    for count in (always, *range(1, always)):
+        for mask in _by_distance(seen, everywhere & (np.arange(seen.shape[1]) >= count), shift):
+            first, *others = _joined(mask)
+            if isinstance(first, Causal) and others:
+                yield first & (reduce(and_, others) | Prefix(count))
+
+
+def _joined(mask: Mask) -> list[Mask]:
+    """The masks that all have to allow a key."""
+    return [*_joined(mask.left), *_joined(mask.right)] if isinstance(mask, And) else [mask]
 
 
 def _leading(flags: np.ndarray) -> int:
@@ -177,7 +196,24 @@ def _by_distance(seen: np.ndarray, region: np.ndarray, shift: int) -> Iterator[M
         # The ends of a dilated set stand where the last multiple is, so any bound up to the next one makes it.
         for bounded in _dilated_bands(low, high, stride, by_distance):
             if all(by_distance[step] == (step % stride == 0) for step in within):
-                yield Dilated(stride) if bounded == Everything() else bounded & Dilated(stride)
+                yield _within(bounded, Dilated(stride))
+    yield from _local_and_strided(low, high, by_distance)
+
+
+def _local_and_strided(low: int, high: int, by_distance: Mapping[int, bool]) -> Iterator[Mask]:
+    """All near keys, and of the others every so many: ``causal & (window(4) | dilated(4))``."""
+    near = min((abs(step) for step in range(low, high + 1) if not by_distance[step]), default=0)
+    far = [step for step in range(low, high + 1) if by_distance[step] and abs(step) >= near]
+    stride = reduce(gcd, far, 0)
+    if near < 2 or stride < 2:
+        return
+    for bounded in _dilated_bands(low, high, stride, by_distance):
+        if all(by_distance[step] == (abs(step) < near or step % stride == 0) for step in range(low, high + 1)):
+            yield _within(bounded, SlidingWindow(near) | Dilated(stride))
+
+
+def _within(band: Mask, mask: Mask) -> Mask:
+    return mask if band == Everything() else band & mask
 
 
 def _dilated_bands(low: int, high: int, stride: int, by_distance: Mapping[int, bool]) -> Iterator[Mask]:

@@ -10,11 +10,14 @@ from qkv.comparison import EPSILON
 from qkv.identification import constants
 from qkv.identification.biases import slopes_named
 from qkv.identification.found import Found
-from qkv.identification.mask_rules import drawn
-from qkv.masks import Causal, Documents, Everything, Mask
+from qkv.identification.mask_rules import drawn, rule_of
+from qkv.masks import Causal, Documents, Everything, Mask, Unexplained
 from qkv.positions import Alibi, RelativeBias
 from qkv.report.identity import Estimate
 from qkv.spec import AttentionSpec
+
+MOST_DRAWN = 48
+"""Queries and keys of a set that are drawn."""
 
 
 def spec_of(found: Found) -> AttentionSpec:
@@ -28,7 +31,7 @@ def spec_of(found: Found) -> AttentionSpec:
         head_dim=sizes.head_dim,
         value_dim=None if sizes.value_dim == sizes.head_dim else sizes.value_dim,
         scale=_scale(found),
-        mask=Everything() if rule is None else rule.mask,
+        mask=Unexplained() if rule is None else rule.mask,
         query_offset=found.offset,
         rope=found.rope,
         alibi=_alibi(found),
@@ -327,14 +330,26 @@ def documents_of(found: Found) -> tuple[int, ...]:
 
 
 def pictures_of(found: Found) -> dict[str, str]:
-    """Sets that no rule makes, drawn, one for all heads that share it."""
-    tokens = found.box.sizes.tokens
-    lengths = next((seen for seen in found.view.sights if seen[0] == seen[1] >= min(tokens, 12)), found.view.square)
+    """Sets that no rule makes, drawn at the first lengths that no rule explains, one for all heads that share it."""
     pictures: dict[str, list[int]] = {}
     for head in found.heads:
         if found.rules[head] is None:
-            pictures.setdefault(drawn(found.allowed(lengths)[head]), []).append(head)
-    return {f"heads {_list(heads)}, {lengths[0]} tokens": picture for picture, heads in pictures.items()}
+            lengths = _telling(found, head)
+            picture = drawn(found.allowed(lengths)[head][:MOST_DRAWN, :MOST_DRAWN])
+            pictures.setdefault(picture, []).append(head)
+    return {
+        f"heads {_list(heads)}, the first {picture.find(chr(10))} tokens": picture
+        for picture, heads in pictures.items()
+    }
+
+
+def _telling(found: Found, head: int) -> tuple[int, int]:
+    """The shortest equal lengths at which no rule makes what the head sees there and at shorter ones."""
+    sets = found.view.of_head(head)
+    for count, lengths in enumerate(found.view.squares, 1):
+        if rule_of({seen: sets[seen] for seen in found.view.squares[:count]}, lengths) is None:
+            return lengths
+    return found.view.square
 
 
 def _list(numbers: Any) -> str:

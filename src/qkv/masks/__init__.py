@@ -25,7 +25,7 @@ from qkv.masks.mask import (
     Or as Or,
     Shifted as Shifted,
 )
-from qkv.masks.no_mask import Everything as Everything
+from qkv.masks.no_mask import Everything as Everything, Unexplained as Unexplained
 from qkv.masks.padding_mask import Padding as Padding
 from qkv.masks.per_head_mask import PerHead as PerHead
 from qkv.masks.places import Array as Array, Positions as Positions, QueryOffset as QueryOffset

@@ -1,4 +1,4 @@
-"""Everything: no mask."""
+"""Everything: no mask; and what stands for one that nobody knows."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ class Everything(Mask):
 
     def __str__(self) -> str:
         return "everything"
+
+
+@dataclass(frozen=True)
+class Unexplained(Everything):
+    """Sets of keys that were seen and that no known mask makes: in a spec it stands for these."""
+
+    def __str__(self) -> str:
+        return "unexplained"

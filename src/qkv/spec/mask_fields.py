@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from qkv.errors import SpecError
-from qkv.masks import And, Causal, Documents, Everything, Mask, Or, Prefix, SlidingWindow, parse_mask
+from qkv.masks import And, Causal, Documents, Everything, Mask, Or, Prefix, SlidingWindow, Unexplained, parse_mask
 
 PLAIN: Mapping[str, Any] = {"causal": False, "window": None, "prefix": None, "documents": False}
 """The fields that make a mask of the usual form, and what each is when it plays no part."""
@@ -26,6 +26,11 @@ def mask_from_fields(values: Mapping[str, Any], where: str) -> Mask:
     if values["mask"] is not None:
         if given:
             raise _both_forms(given, values["mask"], where)
+        if values["mask"] == str(Unexplained()):
+            raise SpecError(
+                f"{where}: mask is 'unexplained': keys were seen that no known mask lets through. Say which is meant: "
+                '--mask "causal & window(5)"'
+            )
         return parse_mask(values["mask"])
     if given.keys() & {"prefix"} and not given.keys() & {"causal", "window"}:
         raise SpecError(
@@ -66,6 +71,8 @@ def fields_from_mask(mask: Mask) -> dict[str, Any]:
     plain = _plain_fields(mask)
     if plain is not None:
         return {**PLAIN, **plain, "mask": None}
+    if mask == Unexplained():
+        return {**PLAIN, "mask": str(mask)}
     try:
         same = parse_mask(str(mask)) == mask
     except SpecError:
