@@ -151,6 +151,19 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class Undeclared:
+    """An option of the design that the candidate has, and that nothing speaks of.
+
+    Attributes:
+        words: the option: ``a window of 4 keys``.
+        flag: what declares it: ``--window 4``.
+    """
+
+    words: str
+    flag: str
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """What was found.
 
@@ -158,11 +171,13 @@ class Diagnosis:
         best: the explanation to report; None where nothing reproduces the candidate.
         alternatives: others that reproduce it just as well.
         not_a_number: whether the candidate gives no finite number in any row that counts, so that nothing can be told.
+        undeclared: the option under which all is right, where one is there that nothing speaks of.
     """
 
     best: Explanation | None = None
     alternatives: tuple[Explanation, ...] = field(default=())
     not_a_number: bool = False
+    undeclared: Undeclared | None = None
 
 
 IMPOSSIBLE = (ShapeError, ValueError, IndexError, ArithmeticError)
@@ -302,7 +317,8 @@ def _families(screen: Observation, telling: Observation, cached: bool) -> Iterat
             value = estimate(family, screen)
             if value is not None and abs(value) > SMALLEST and family.accepts(value):
                 here, there = (family.note(run.spec, inputs, value) for inputs in (run.inputs, elsewhere))
-                variant = Variant(fault, family.replacements(value), here if " = " not in here else there)
+                note = here if " = " not in here else there
+                variant = Variant(fault, family.replacements(value), note, estimated=True)
                 yield from ((one,) for one in (variant, *(scoped(variant) if cached else ())))
         if fault.further is not None and not fault.absent(run.spec, run.inputs):
             yield from ((Variant(fault, way, note),) for note, way in fault.further(run))

@@ -79,24 +79,20 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
     return Report(Verdict.RIGHT, **base)
 
 
-SIZES = frozenset({"num_heads", "num_kv_heads", "head_dim", "value_dim", "embed_dim"})
-"""Fields that say how large it is, and nothing of what it is meant to do."""
-
-
-def _is_meant(trial: Trial) -> bool:
-    """Whether the user said anything of what it is meant to compute."""
-    return not trial.intention.given.keys() <= SIZES
-
-
 def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
     wrong = [observation for observation in trial.observations if not observation.comparison.agrees]
     failing = min(wrong, key=lambda observation: bool(observation.probe.inputs.steps))
     faults = named_faults(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
+    if diagnosis.undeclared is not None and not trial.changed:
+        option = diagnosis.undeclared
+        why = f"it is right with {option.words}, which nothing speaks of"
+        hint = f"if that is meant: {option.flag}; if it is not, it is wrong"
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
     right_at_once = bool(failing.probe.inputs.steps)
     elsewhere_right = right_at_once or (sweep is not None and not all(sweep.evidence.values()))
-    if not faults and not _is_meant(trial) and not diagnosis.not_a_number and not elsewhere_right:
+    if not faults and not trial.intention.is_meant and not diagnosis.not_a_number and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
@@ -207,8 +203,9 @@ def named_faults(explanation: Explanation | None) -> list[NamedFault]:
 
 
 def _named_fault(variant: Variant, error: float) -> NamedFault:
-    fault = variant.fault
-    return NamedFault(fault.id, str(fault.stage), fault.title, fault.explanation, fault.repair, variant.note, error)
+    fault, own = variant.fault, variant.replacements if variant.estimated else {}
+    words = fault.id, str(fault.stage), fault.title, fault.explanation, fault.repair, variant.note
+    return NamedFault(*words, error, own)
 
 
 def _inputs_changed(trial: Trial) -> NamedFault:

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from qkv.debugger import check
-from qkv.report import Example, Report
+from qkv.report import Example, Report, to_mapping
+from qkv.report.terminal import as_text
 
 Array = np.ndarray
 
@@ -227,7 +228,11 @@ def test_a_module_that_is_built_already_keeps_its_sizes_and_gets_few_tokens() ->
     example, tensors = example_of(report)
     assert tensors["x"].shape[1] <= 3
     assert tensors["x"].shape[2] == 12
-    assert not any(array.size > 60 for array in tensors.values()), "nobody reads larger ones"
+    larger = ", ".join(f"{name}_proj (12 x 12)" for name in ("q", "k", "v", "out"))
+    assert f"left out here, in --format json: {larger}" in " ".join(as_text(report).split())
+    written = to_mapping(report)["example"]
+    assert [name for name, _ in written["tensors"]] == list(tensors)
+    assert written["left_out"] == []
     assert np.abs(example.expected - example.got).max() > 1e-3
 
 

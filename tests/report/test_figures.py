@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from qkv.faults import CATALOGUE, GRADIENT_FAULTS, LENGTH_FAULTS, Fault
-from qkv.report import NamedFault
+from qkv.masks import Causal
+from qkv.report import CandidateWords, NamedFault, Report, Verdict, to_mapping
 from qkv.report.figures import figure_of
 from qkv.report.tiny import tiny_runs
+from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
 NO_TENSOR = {"inputs-changed", "mask-mutated", "index-overflow"}
@@ -51,6 +55,27 @@ def test_a_fault_is_shown_in_the_way_that_was_found() -> None:
     figures = [figure_of(named(fault, note)).matrices for note in notes]
     assert len(notes) > 1
     assert len({one.got.tobytes() for one in figures if one is not None}) == len(notes)
+
+
+def test_the_number_that_was_estimated_is_the_one_in_the_figure() -> None:
+    fault, spec = CATALOGUE["scale-other-constant"], AttentionSpec(num_heads=6, head_dim=8, mask=Causal())
+    estimated = replace(named(fault, "the scale is 0.4242"), own=fault.families[0].replacements(0.4242))
+    figure = figure_of(estimated, spec)
+    assert figure.on == "1 head of 2 channels, scores times 1/sqrt(2), causal"
+    assert figure.matrices is not None
+    seen = np.isfinite(figure.matrices.expected)
+    np.testing.assert_allclose(figure.matrices.got[seen], figure.matrices.expected[seen] * 0.4242 * 2**0.5)
+    assert "own" not in to_mapping(Report(Verdict.WRONG, CandidateWords("f"), faults=[estimated]))["faults"][0]
+
+
+def test_an_example_with_a_number_of_its_own_says_so() -> None:
+    assert figure_of(named(CATALOGUE["scale-other-constant"])).on.endswith(", no mask; there the scale is 1/sqrt(key_len)")
+
+
+@pytest.mark.parametrize("name", ["scale-missing", "kv-heads-tiled", "heads-merged-by-view", "softmax-twice"])
+def test_a_fault_of_a_causal_attention_is_shown_on_a_causal_one(name: str) -> None:
+    on = figure_of(named(CATALOGUE[name]), AttentionSpec(num_heads=6, num_kv_heads=2, mask=Causal())).on
+    assert "causal" in on
 
 
 def test_a_hidden_cell_is_hidden_and_what_a_fault_shows_is_not() -> None:

@@ -37,12 +37,14 @@ class Variant:
         replacements: the stages that it replaces.
         note: what tells this way from the fault's other ways: ``the scale is 1/sqrt(embed_dim)``; may be empty.
         backward: the stages that it replaces on the way back, for a fault of gradients, which replaces no others.
+        estimated: whether it has a number that was estimated from the candidate's outputs.
     """
 
     fault: Fault
     replacements: Replacements
     note: str = ""
     backward: BackwardReplacements = field(default_factory=dict)
+    estimated: bool = False
 
 
 @dataclass(frozen=True)

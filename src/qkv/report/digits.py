@@ -99,4 +99,4 @@ def numbers(array: Any, width: int) -> str:
         separator=" ",
         max_line_width=width,
         formatter={"bool": lambda value: "1" if value else "0"},
-    )
+    ).replace("\n\n", "\n")

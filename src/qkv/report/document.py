@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from qkv.oracle import Replacements
 from qkv.pictures.panels import Pictured
 from qkv.report.matrices import Matrices
 from qkv.report.pictured import pictured
@@ -89,7 +90,11 @@ class RowPair:
 
 @dataclass(frozen=True)
 class NamedFault:
-    """One fault of the diagnosis, with the way it is made and how closely it reproduces the candidate."""
+    """One fault of the diagnosis, with the way it is made and how closely it reproduces the candidate.
+
+    ``own`` are the stages replaced with the number that was estimated from the candidate; empty where none was. Only
+    forms that draw have it.
+    """
 
     id: str
     stage: str
@@ -98,6 +103,7 @@ class NamedFault:
     repair: str
     note: str
     error: float
+    own: Replacements = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _view(report: Report, place: str) -> View:
         report=shown,
         id=place,
         excerpt=visible(excerpt_of(report)),
-        figures=[(figure, _drawn(figure)) for figure in map(figure_of, report.faults)],
+        figures=[(figure, _drawn(figure)) for figure in (figure_of(fault, report.spec) for fault in report.faults)],
         matrices=[triple(one, shown.sides) for one in shown.matrices],
         by_hand=[drawn for one in shown.by_hand if not (drawn := triple(one)).cut],
         worth=worth_of(shown),

@@ -45,7 +45,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "wrong": [list(head) for head in report.wrong],
         "only_when": report.only_when,
         "stage": report.faults[0].stage if report.faults else None,
-        "faults": [asdict(fault) for fault in report.faults],
+        "faults": [_fault(fault) for fault in report.faults],
         "alternatives": [_short(fault) for fault in report.alternatives],
         "line": None if report.line is None else asdict(report.line),
         "line_why": report.line_why,
@@ -68,6 +68,10 @@ def _example(example: Example) -> dict[str, Any]:
 
 def _patch(patch: Patch) -> dict[str, Any]:
     return {name: value for name, value in asdict(patch).items() if not isinstance(value, bytes)}
+
+
+def _fault(fault: NamedFault) -> dict[str, Any]:
+    return {name: value for name, value in asdict(fault).items() if name != "own"}
 
 
 def _short(fault: NamedFault) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def _cases() -> Iterator[tuple[AttentionSpec, Inputs]]:
     yield _given({**SMALL, "scale": 1.0})
     yield _given({**TWO_HEADS, "head_dim": 4})
     yield _given(GROUPED)
+    yield from (_given({**fields, "causal": True}) for fields in (TWO_HEADS, GROUPED, ROPE))
     yield _projected(PROJECTED)
     yield _projected({**PROJECTED, "causal": True})
     yield _projected({**PROJECTED, "projection_bias": False}, fused=True)
