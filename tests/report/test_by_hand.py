@@ -95,7 +95,7 @@ def assert_comes_out(report: Report, fault: str) -> None:
 
 # --- functions --------------------------------------------------------------------------------------------------------
 
-SPECS = {
+SPECS: dict[str, dict[str, Any]] = {
     "plain": {"num_heads": 3},
     "causal": {"num_heads": 3, "causal": True, "query_offset": "bottom_right"},
     "window": {"num_heads": 3, "causal": True, "window": 3, "query_offset": "bottom_right"},
