@@ -69,7 +69,9 @@ def test_the_number_that_was_estimated_is_the_one_in_the_figure() -> None:
 
 
 def test_an_example_with_a_number_of_its_own_says_so() -> None:
-    assert figure_of(named(CATALOGUE["scale-other-constant"])).on.endswith(", no mask; there the scale is 1/sqrt(key_len)")
+    assert figure_of(named(CATALOGUE["scale-other-constant"])).on.endswith(
+        ", no mask; there the scale is 1/sqrt(key_len)"
+    )
 
 
 @pytest.mark.parametrize("name", ["scale-missing", "kv-heads-tiled", "heads-merged-by-view", "softmax-twice"])

@@ -31,6 +31,7 @@ from qkv.report import (
     to_mapping,
 )
 from qkv.report.anatomy import Anatomy, CodeLine, Made
+from qkv.report.digits import apart, row_texts, told_apart
 from qkv.report.excerpt import excerpt_of
 from qkv.report.figures import figure_of
 from qkv.report.grids import triple
@@ -39,6 +40,7 @@ from qkv.report.html import anatomy_to_html, identity_to_html, to_html
 from qkv.report.identity import Estimate, Identity
 from qkv.report.matrices import Matrices, unlike
 from qkv.report.plain import visible
+from qkv.report.terminal import as_text
 from qkv.request import Request
 from qkv.spec import AttentionSpec
 from qkv.whereabouts import pictured
@@ -164,6 +166,41 @@ def test_tricks_are_seen_wherever_they_stand_and_other_text_is_left_alone() -> N
     assert visible(("a\u200b", ["\u2066"])) == ("a⟨U+200B⟩", ["⟨U+2066⟩"])
 
 
+@pytest.mark.parametrize(("count", "shown", "more"), [(1, 1, ""), (6, 6, ""), (8, 5, "… 3 more lines below")])
+def test_a_repair_of_several_lines_stands_at_the_top_too(report: Report, count: int, shown: int, more: str) -> None:
+    added = [f"    x{place} = {place}" for place in range(count)]
+    patch = Patch("mine.py", 3, "    y = 1", "\n".join(added), "\n".join(["--- a", "+++ b", "@@ -3 +3,9 @@", "-    y = 1",
+                  *(f"+{line}" for line in added)]))  # fmt: skip
+    html = to_html([replace(report, patch=patch)])
+    top = re.search("<header>.*?</header>", html, re.DOTALL)
+    assert top is not None
+    assert re.findall('<code class="folded">(.*?)</code>', top[0]) == [line.strip() for line in added[:shown]]
+    assert "<dt>write</dt>" in top[0]
+    assert (more in top[0]) and (("more line" in top[0]) == bool(more))
+    gone = replace(patch, after="", diff="--- a\n+++ b\n@@ -3 +2,0 @@\n-    y = 1")
+    assert '<dt>remove</dt><dd><code class="folded">y = 1</code>' in to_html([replace(report, patch=gone)])
+
+
+def test_rows_have_the_digits_that_tell_them_apart_and_the_part_that_differs(report: Report) -> None:
+    far = np.zeros(20)
+    far[17] = 0.5
+    pairs = [
+        RowPair("equal", np.eye(3)[0], np.eye(3)[0]),
+        RowPair("near", np.array([0.123456, 1.0]), np.array([0.123459, 1.0])),
+        RowPair("far", np.zeros(20), far),
+    ]
+    assert [pair.title for pair in told_apart(pairs)] == ["near", "far"]
+    near, behind = (row_texts(pair, 6) for pair in pairs[1:])
+    assert (near.expected, near.got) == (["0.123456", "1.000000"], ["0.123459", "1.000000"])
+    assert (behind.start, behind.got[3], behind.differs[3]) == (14, "0.5000", True)
+    page, text = read(to_html([replace(report, rows=pairs)])), as_text(replace(report, rows=pairs))
+    assert "numbers 8 to 19 of 20" in page.text
+    assert "far, from number 14 on" in text
+    assert "equal" not in text
+    assert apart(0.12345678, 0.12345679) == ("0.12345678", "0.12345679")
+    assert apart(0.5, 0.5) == ("0.5000", "0.5000")
+
+
 def test_several_reports_have_an_index_and_ids_of_their_own(wrong: Report) -> None:
     right = Report(Verdict.RIGHT, CandidateWords("other"), spread="every row is right")
     page = read(to_html([wrong, right, wrong]))
@@ -190,11 +227,11 @@ def test_code_around_the_line_is_shown_as_it_is_written(report: Report, folder: 
     line = SourceLine("my attention.py", 10, "x10 = 1", until=12)
     excerpt = excerpt_of(replace(report, line=line))
     assert excerpt is not None
-    assert (excerpt.start, list(excerpt.lines), excerpt.marked) == (4, code[3:18], (10, 12))
+    assert (excerpt.start, list(excerpt.lines), excerpt.line, excerpt.other) == (4, code[3:18], 10, 12)
     # A file that has gone leaves the line that the report has.
     excerpt = excerpt_of(replace(report, line=replace(line, file="gone.py")))
     assert excerpt is not None
-    assert (excerpt.start, excerpt.lines, excerpt.marked) == (10, ["x10 = 1"], (10, 10))
+    assert (excerpt.start, excerpt.lines, excerpt.line) == (10, ["x10 = 1"], 10)
     assert excerpt_of(replace(report, line=None)) is None
 
 

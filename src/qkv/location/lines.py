@@ -48,13 +48,15 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
                 f"line {place.line} is given wrong numbers by {made_by}, which makes them without arrays: not watched"
             )
     if source is None:
-        return SourceLine(place.file, place.line, place.code, _note(frontier, blamed, None), None, blamed.confirmed)
+        return SourceLine(
+            place.file, place.line, place.code, _note(frontier, blamed, place.line, None), None, blamed.confirmed
+        )
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     until = _until(source, place, frontier, blamed)
     if until is not None and (until == line or (until < line and blamed.before is None)):
         until = None
-    return SourceLine(place.file, line, code, _note(frontier, blamed, until), until, blamed.confirmed)
+    return SourceLine(place.file, line, code, _note(frontier, blamed, line, until), until, blamed.confirmed)
 
 
 def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:
@@ -194,16 +196,26 @@ def _right_numbers(right: Run, of_scores: bool) -> Values:
     }
 
 
-def _note(frontier: Frontier, blamed: Blame, until: int | None) -> str:
+def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> str:
     agree = ": watching it run and its outputs say the same" if _confirmed(frontier, blamed) else ""
     if blamed.skipped is not None:
         between = "" if until is None else f", before line {until} uses it"
         return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
     if blamed.before is not None and until is not None:
-        return f"line {until} gives it the right numbers, and not as what is done here needs them{agree}"
+        return f"line {line} is given the right numbers by line {until}, {_unfit(frontier, blamed)}{agree}"
     if agree:
         return f"what it is given is right, and from here on the numbers are those of the fault{agree}"
     return "what it is given is right, and what it makes no right attention makes"
+
+
+def _unfit(frontier: Frontier, blamed: Blame) -> str:
+    """In what way right numbers are not what is needed where they are used."""
+    if frontier.operation(blamed.operation).name not in GROUPING:
+        if frontier.stage == Stage.SCALE:
+            return "scaled in part already"
+        if frontier.stage == Stage.MASK:
+            return "in another form than it needs"
+    return "in another order of axes than it needs"
 
 
 def _confirmed(frontier: Frontier, blamed: Blame) -> bool:

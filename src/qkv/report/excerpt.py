@@ -23,13 +23,15 @@ class Excerpt:
         file: the file, or the cell of a notebook.
         start: number of the first line.
         lines: the lines as they are written.
-        marked: numbers of the first and the last line that the report is about.
+        line: number of the line that the report is about.
+        other: number of the other end, where the change may be made on either or between; None for none.
     """
 
     file: str
     start: int
     lines: Sequence[str]
-    marked: tuple[int, int]
+    line: int
+    other: int | None = None
 
 
 def excerpt_of(report: Report) -> Excerpt | None:
@@ -37,13 +39,12 @@ def excerpt_of(report: Report) -> Excerpt | None:
     line = report.line
     if line is None:
         return None
-    ends = sorted((line.line, line.until or line.line))
-    marked = ends[0], ends[1]
+    first, last = sorted((line.line, line.until or line.line))
     code = dict(_code_of(line, report))
     if line.line not in code:
-        return Excerpt(line.file, line.line, [line.code], (line.line, line.line))
-    numbers = [number for number in sorted(code) if marked[0] - AROUND <= number <= marked[1] + AROUND]
-    return Excerpt(line.file, numbers[0], [code[number] for number in numbers], marked)
+        return Excerpt(line.file, line.line, [line.code], line.line)
+    numbers = [number for number in sorted(code) if first - AROUND <= number <= last + AROUND]
+    return Excerpt(line.file, numbers[0], [code[number] for number in numbers], line.line, line.until)
 
 
 def _code_of(line: SourceLine, report: Report) -> Iterator[tuple[int, str]]:

@@ -22,6 +22,9 @@ TONES = {"right": "right", "wrong": "wrong", "undecided": "unsure", "failed": "w
 MOST_CHANNELS = 12
 """Numbers of a row that are put side by side."""
 
+MOST_LINES = 6
+"""Lines of a repair that stand at the top of a page."""
+
 MOST_HEADS, MOST_QUERIES = 16, 64
 """Rows and columns of the picture of which rows are wrong."""
 
@@ -45,6 +48,15 @@ def diff_lines(patch: Patch) -> list[tuple[str, str]]:
         else:
             lines.append((line[:1] or " ", line[1:]))
     return lines
+
+
+def in_short(patch: Patch) -> tuple[str, list[str], int]:
+    """What is to be done with a few lines, in a word; these lines; and how many more there are."""
+    changed = diff_lines(patch)
+    added = [text for sign, text in changed if sign == "+"]
+    lines = dedented("\n".join(added or [text for sign, text in changed if sign == "-"]))
+    shown = lines if len(lines) <= MOST_LINES else lines[: MOST_LINES - 1]
+    return "write" if added else "remove", shown, len(lines) - len(shown)
 
 
 def dedented(code: str) -> list[str]:
@@ -77,6 +89,7 @@ HELPERS: Mapping[str, Any] = {
     "diff_lines": diff_lines,
     "disagrees": disagrees,
     "highlighted": highlighted,
+    "in_short": in_short,
     "marks": MARKS,
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,
