@@ -1,4 +1,5 @@
 // Finds what Python has put into the page, and shows it in its place.
+import { pageAddress } from "./address";
 import { mount } from "./mount";
 import type { Detail, Payload } from "./payload";
 
@@ -12,5 +13,5 @@ async function details(): Promise<Detail[]> {
 
 for (const script of document.querySelectorAll<HTMLScriptElement>("script.qkv-data")) {
   const place = document.getElementById(script.dataset["place"] ?? "");
-  if (place) mount(place, JSON.parse(script.textContent ?? "") as Payload, details);
+  if (place) mount(place, JSON.parse(script.textContent ?? "") as Payload, details, pageAddress());
 }

@@ -20,6 +20,18 @@ export function short(value: number): string {
   return String(Number(value.toPrecision(3))).replace("-", "−");
 }
 
+/** As it stands in a cell: two digits of the largest number, "·" for what they don't tell from 0. */
+export function inCell(value: number, most: number): string {
+  if (value === 0 || !Number.isFinite(value)) return short(value);
+  if (most < 1e-3 || most >= 1e5) return Math.abs(value) < most / 200 ? "·" : value.toExponential(0).replaceAll("-", "−");
+  const text = value.toFixed(Math.max(0, 1 - Math.floor(Math.log10(most))));
+  return Number(text) === 0 ? "·" : text.replace("-", "−");
+}
+
+/** A weight in a column of weights. */
+export const aligned = (weight: number): string =>
+  weight === 0 ? "0" : Math.abs(weight) < 5e-5 ? "<0.0001" : weight.toFixed(4);
+
 /** Two digits behind the point, for columns of numbers. */
 export const fixed = (value: number): string =>
   Math.abs(value) < 1000 ? value.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−") : short(value);

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { browser, floats, made, payloadOf } from "./harness.mjs";
 import { Matrix, rowsOf } from "./matrix.mjs";
 
-const folder = made("pages.py", "article", "heads", "hostile", "wrong", "step");
+const folder = made("pages.py", "article", "heads", "hostile", "wrong", "several", "sentence", "step");
 const open = browser();
 const path = (name) => join(folder, `${name}.html`);
 
@@ -174,6 +174,43 @@ test("filters leave out weights and never the mask", async () => {
   assert.deepEqual(await matrix.colour(1, 0), paper);
 });
 
+test("what filters leave out has no number and is not listed, and how much that is, is said", async () => {
+  const page = await open(path("sentence"));
+  const matrix = new Matrix(page, 14, 14);
+  await page.getByLabel("keys of a row").selectOption("1");
+  const numbers = await matrix.numbers();
+  assert.equal(numbers.length, 14, "one number in each row");
+  await matrix.hover(12, 3);
+  const table = page.getByRole("table", { name: /^query 12/ });
+  let rows = await rowsOf(table);
+  assert.deepEqual(rows.map(([name]) => name).slice(1), ["12 left out by the filters", "1 masked", "context"]);
+  near(String(number(rows[0][1]) + number(rows[1][1])), 1);
+  await page.getByRole("table", { name: /^key 3/ }).getByText("left out by the filters").waitFor();
+
+  await page.getByLabel("keys of a row").selectOption("0");
+  await page.locator("label", { hasText: /^weights/ }).locator("select").selectOption("0.1");
+  await page.getByLabel("hide the first token").check();
+  rows = await rowsOf(table);
+  assert.ok(rows.slice(0, -3).every(([name, weight]) => number(weight) >= 0.1 && !name.startsWith("0 ")), String(rows));
+});
+
+for (const width of [1280, 1000, 390]) {
+  test(`numbers never run into each other, ${width} pixels wide`, async () => {
+    const page = await open(path("sentence"), { width });
+    const matrix = new Matrix(page, 14, 14);
+    for (const stage of ["weights", "attn_scores", "masked"]) {
+      await page.locator(".stages").getByText(stage, { exact: true }).click();
+      const numbers = await matrix.numbers();
+      for (const [at, { text, x, y, wide }] of numbers.entries()) {
+        const next = numbers[at + 1];
+        if (next?.y === y) assert.ok(next.x - x >= (wide + next.wide) / 2 + 2, `${stage}: ${text} and ${next.text}`);
+        assert.ok(text.replace(/[^0-9]/g, "").replace(/^0+/, "").length <= 3, text);
+      }
+      assert.equal(numbers.length > 0, width > 390, `${stage} at ${width}`);
+    }
+  });
+}
+
 test("the logarithm shows small weights", async () => {
   const page = await open(path("heads"));
   const matrix = new Matrix(page, 40, 40);
@@ -206,6 +243,47 @@ test("a head that should equal another begins with the difference, in two hues",
   const rows = await rowsOf(page.getByRole("table", { name: /draws from/ }));
   near(rows[0][1], got[8]);
   near(rows[0][2], right[8]);
+});
+
+test("of several heads the page opens on the first wrong one, says what is wrong, and marks it", async () => {
+  const page = await open(path("several"));
+  const matrix = new Matrix(page, 8, 8);
+  assert.equal(await matrix.canvas.getAttribute("aria-label"), "difference of candidate, head 1");
+  assert.match(await page.locator(".said").innerText(), /^1 of 2 heads differ.* in head 1: query 1 gives \d\.\d+ to key 0/);
+  assert.match(await page.locator(".legend").innerText(), /first wrong: query 1, key 0/);
+  await page.getByRole("table", { name: "query 1 draws from" }).waitFor();
+  const names = await page.locator(".heads [role=radio]").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  assert.deepEqual(names.filter((name) => name.includes("differs")), ["candidate, head 1, differs from what it should be"]);
+  assert.equal(await page.locator(".heads").getByText("≠").count(), 1);
+  await page.getByRole("radio", { name: "candidate, head 0" }).click();
+  assert.match(await page.locator(".legend").innerText(), /0 everywhere/);
+  assert.ok(!(await page.locator(".legend").innerText()).includes("first wrong"));
+});
+
+test("a reload shows the same head, cell and filters, and an address that says nonsense the beginning", async () => {
+  const page = await open(path("sentence"));
+  const title = page.locator(".large > h2");
+  assert.match(await title.textContent(), /^layer 1, head 3: induction/);
+  await page.getByRole("radio", { name: "layer 0, head 1" }).click();
+  await page.getByLabel("keys of a row").selectOption("4");
+  await page.getByLabel("in order of").selectOption("previous token");
+  await new Matrix(page, 14, 14).click(9, 3);
+  await page.waitForFunction(() => location.hash.includes("cell=9"));
+  await page.reload();
+  assert.match(await title.textContent(), /^layer 0, head 1/);
+  await page.getByRole("table", { name: /^query 9/ }).waitFor();
+  assert.equal(await page.getByLabel("keys of a row").inputValue(), "4");
+  assert.equal(await page.getByLabel("in order of").inputValue(), "previous token");
+  await page.evaluate(() => { location.hash = "#head=7.7&cell=99,-1&top=1e9&order=__proto__&stage=%3Cb%3E"; });
+  await page.getByRole("table", { name: /^query 13/ }).waitFor();
+  assert.match(await title.textContent(), /^layer 1, head 3: induction/);
+});
+
+test("heads are put in the order of the patterns that they are called by", async () => {
+  const page = await open(path("sentence"));
+  await page.getByLabel("in order of").selectOption("induction");
+  const names = await page.locator(".heads [role=radio]").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  assert.deepEqual(names.slice(0, 2).map((name) => name.slice(0, 15)), ["layer 1, head 3", "layer 1, head 2"]);
 });
 
 test("heads are chosen by click and arrow keys, and put in order", async () => {

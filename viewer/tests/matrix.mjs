@@ -40,6 +40,27 @@ export class Matrix {
     }, [Math.round(x - 0.3 * (width / this.columns)), Math.round(y - 0.3 * (height / this.rows)), ...size]);
   }
 
+  /** The numbers that are written into cells when all is drawn again: text, middle and width of each. */
+  async numbers() {
+    await this.hover(3, 1);
+    await this.page.evaluate(() => {
+      const { prototype } = CanvasRenderingContext2D;
+      const { fillText } = prototype;
+      Object.assign(window, { written: [] });
+      prototype.fillText = function (text, x, y, ...more) {
+        if (this.textAlign === "center") window.written.push({ text, x, y, wide: this.measureText(text).width });
+        return fillText.call(this, text, x, y, ...more);
+      };
+    });
+    await this.hover(4, 1);
+    await this.page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50))));
+    const { top } = await this.box();
+    const written = await this.page.evaluate(() => window.written);
+    // All may be drawn more than once.
+    const places = new Map(written.map((one) => [`${one.x} ${one.y}`, one]));
+    return [...places.values()].filter(({ y }) => y > top);
+  }
+
   /** The one colour of a cell. */
   async colour(row, column) {
     const colours = await this.colours(row, column);

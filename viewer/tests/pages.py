@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from qkv.captures.assembling import assembled
+from qkv.captures.embedded import view_of_embedded
+from qkv.captures.patterns import named, scores_of
 from qkv.masks import Causal
 from qkv.oracle import Inputs
 from qkv.pictures.attention import LayerWeights, Plan
@@ -65,6 +68,19 @@ def wrong() -> AttentionView:
     return AttentionView(layers=layers, title="A forgotten scale")
 
 
+def several() -> AttentionView:
+    """Two heads, of which the second lacks its scale, beside the right ones."""
+    right, unscaled = (drawn(2, 8, scale=scale, sharp=1.5) for scale in (None, 1.0))
+    own = [right[0].but(against="1.0"), unscaled[1].but(against="1.1")]
+    return assembled([LayerWeights("candidate", own), LayerWeights("right", right)], title="One wrong head", notes=[])
+
+
+def sentence() -> AttentionView:
+    """The embedded model, with heads that are called by what they look at, and many tiny weights."""
+    view = view_of_embedded("ben hill said honey rain gold bread . the parrot said honey rain gold")
+    return named(view, scores_of(view))
+
+
 def long() -> AttentionView:
     """4,096 tokens."""
     words = [f"w{at}" for at in range(4096)]
@@ -83,7 +99,7 @@ def sampled() -> AttentionView:
     return AttentionView(layers=[LayerWeights("layer 0", drawn(1, 600))], title="Some of the queries", plan=plan)
 
 
-VIEWS = {view.__name__: view for view in (article, heads, hostile, wrong, long, step, sampled)}
+VIEWS = {view.__name__: view for view in (article, heads, hostile, wrong, several, sentence, long, step, sampled)}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

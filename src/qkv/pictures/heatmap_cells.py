@@ -17,8 +17,8 @@ from qkv.pictures.panels import UNSIGNED, Kind, Panel, written
 WEIGHTS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 """From 0 to the largest: lighter is more, on dark and on light, for every kind of colour vision (cividis)."""
 
-SIGNS = ("#2166ac", "#92c5de", "#dddddd", "#f4a582", "#b2182b")
-"""From the most below 0 by way of 0 to the most above (ColorBrewer's RdBu)."""
+SIGNS = ("#7a2f94", "#c493d9", "#dddddd", "#f2a36b", "#b5480d")
+"""From the most below 0, violet, by way of 0 to the most above, orange: the hues of the pages."""
 
 BROKEN_COLOUR = (208, 0, 208)
 RAMP, BELOW, ABOVE = ".:-=+*#%@", ".-~=", ".+*#"

@@ -43,7 +43,7 @@ STYLE: Any = {
 }
 MAPS: Mapping[bool, Colormap] = {
     False: LinearSegmentedColormap.from_list("qkv-weights", ["#ffffff", "#9cbfe3", "#3b78b8", "#0b2f66"]),
-    True: LinearSegmentedColormap.from_list("qkv-signs", ["#053061", "#4393c3", "#ffffff", "#d6604d", "#67001f"]),
+    True: LinearSegmentedColormap.from_list("qkv-signs", ["#4a1660", "#a667be", "#ffffff", "#e58a4a", "#7f2f04"]),
 }
 """By whether the numbers have signs. Both can be told apart with every kind of colour vision, and in grey the first."""
 

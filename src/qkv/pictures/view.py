@@ -12,6 +12,7 @@ from markupsafe import Markup
 from qkv.errors import QkvError
 from qkv.pictures.attention import Attention
 from qkv.pictures.page import environment, page
+from qkv.pictures.page_file import write_whole
 from qkv.pictures.payload import Payload, built
 
 if TYPE_CHECKING:
@@ -38,13 +39,7 @@ class AttentionView(Attention):
     def save(self, path: str | Path, progress: Progress = lambda share: None) -> Path:
         """The path of the page, which is written there whole or not at all."""
         path = Path(path)
-        text = self.html(progress)
-        unfinished = path.with_name(f".{path.name}.unfinished")
-        try:
-            unfinished.write_text(text, "utf-8")
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_whole(path, self.html(progress))
         return path
 
     def widget(self, progress: Progress = lambda share: None) -> AttentionWidget:

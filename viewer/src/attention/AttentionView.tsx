@@ -1,13 +1,14 @@
 // Attention weights to look at: all heads, one of them large, and the numbers of what is pointed at.
 import { render } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { oneOf, useKept, type Address, type Form } from "../address";
 import type { Details } from "../mount";
 import { integers, largest } from "../numbers";
 import type { AttentionPayload } from "../payload";
-import { paletteAt, type Palette, type Shading } from "./colours";
-import { Controls } from "./Controls";
+import { paletteAt, type Palette } from "./colours";
+import { Controls, useFilters } from "./Controls";
 import type { Cell } from "./drawing";
-import { HeadNumbers, sorted, type Filter } from "./head";
+import { HeadNumbers, sorted, UNFILTERED, type Filter, type Line } from "./head";
 import { Matrix } from "./Matrix";
 import { Overview, type Place } from "./Overview";
 import { ColumnPanel, RowPanel } from "./Panel";
@@ -18,24 +19,32 @@ import { Tokens } from "./tokens";
 interface Props {
   payload: AttentionPayload;
   details: Details;
+  address: Address;
 }
 
 /** From this many keys on most weights are too small for linear colours. */
 const MANY = 64;
+/** More notes than these are folded. */
+const NOTES = 3;
 /** How many keys of a row are named on the axis while one points at it. */
 const LIT = 3;
 
-export function showAttention(element: HTMLElement, payload: AttentionPayload, details: Details): () => void {
+export function showAttention(element: HTMLElement, payload: AttentionPayload, details: Details, address: Address): () => void {
   // What stands in the element already, such as a heading, stays.
   const place = element.appendChild(document.createElement("div"));
-  render(<AttentionView payload={payload} details={details} />, place);
+  let turn = 0;
+  const show = () => render(<AttentionView key={turn++} {...{ payload, details, address }} />, place);
+  show();
+  // Another address in the same page is another beginning.
+  addEventListener("hashchange", show);
   return () => {
+    removeEventListener("hashchange", show);
     render(null, place);
     place.remove();
   };
 }
 
-function AttentionView({ payload, details }: Props) {
+function AttentionView({ payload, details, address }: Props) {
   const root = useRef<HTMLDivElement>(null);
   const palette = usePalette(root);
   const [version, setVersion] = useState(0);
@@ -48,11 +57,19 @@ function AttentionView({ payload, details }: Props) {
   );
   return (
     <div class="qkv-attention" ref={root}>
-      {payload.notes.length > 0 && <ul class="notes">{payload.notes.map((note) => <li>{note}</li>)}</ul>}
-      {palette && places.length > 0 && <Heads {...{ payload, places, palette, version }} />}
+      {payload.focus?.said && <p class={Object.keys(payload.focus.wrong).length ? "said wrong" : "said"}>{payload.focus.said}.</p>}
+      <Notes notes={payload.notes} />
+      {palette && places.length > 0 && <Heads {...{ payload, places, palette, version, address }} />}
       {places.length === 0 && <p>There are no heads to show.</p>}
     </div>
   );
+}
+
+function Notes({ notes }: { notes: string[] }) {
+  if (!notes.length) return null;
+  const list = (some: string[]) => <ul class="notes">{some.map((note) => <li>{note}</li>)}</ul>;
+  if (notes.length <= NOTES) return list(notes);
+  return <details class="folded"><summary>{notes[0]}, and {notes.length - 1} more notes</summary>{list(notes.slice(1))}</details>;
 }
 
 /** The page's colours, read again when its theme changes or it is printed. */
@@ -74,53 +91,59 @@ interface HeadsProps {
   palette: Palette;
   /** Counts the pictures that have come. */
   version: number;
+  address: Address;
 }
 
-function Heads({ payload, places, palette, version }: HeadsProps) {
-  const [chosen, setChosen] = useState(0);
+function Heads({ payload, places, palette, version, address }: HeadsProps) {
+  const ids = places.map(({ numbers }) => numbers.head.id);
+  const [id, setId] = useKept(address, "head", payload.focus?.head ?? ids[0]!, oneOf(ids));
+  const chosen = Math.max(0, ids.indexOf(id));
   const across = payload.layers[0]?.heads.length ?? 0;
   useEffect(() => () => places[chosen]!.numbers.pictures.forget(), [chosen]);
   return (
     <div class={places.length > 1 ? "several" : "single"}>
-      {places.length > 1 && <Overview {...{ places, across, chosen, palette, choose: setChosen }} />}
-      <OneHead {...{ payload, places, palette, version }} place={places[chosen]!} />
+      {places.length > 1 && (
+        <Overview {...{ places, across, chosen, palette, address }} wrong={payload.focus?.wrong ?? {}}
+          choose={(at) => setId(ids[at]!)} />
+      )}
+      <OneHead {...{ payload, places, palette, version, address }} place={places[chosen]!} />
     </div>
   );
 }
 
-function OneHead({ payload, places, palette, version, place }: HeadsProps & { place: Place }) {
+function OneHead({ payload, places, palette, version, address, place }: HeadsProps & { place: Place }) {
   const { numbers, layer } = place;
   const { rows, columns } = numbers;
   const names = useNames(payload);
-  const [stage, setStage] = useState(place.numbers.head.against ? "difference" : "weights");
-  const [filter, setFilter] = useState<Filter>({ top: 0, sinkHidden: false });
-  const [shading, setShading] = useState<Shading>({ curve: columns > MANY ? "root" : "linear", threshold: 0 });
-  const pointing = usePointing(rows);
+  const [stage, setStage] = useKept(address, "stage", numbers.head.against ? "difference" : "weights", STAGE);
+  const { filter, setFilter, curve, setCurve } = useFilters(address, columns > MANY ? "root" : "linear");
+  const pointing = usePointing(rows, columns, payload.focus?.cell ?? null, address);
   const { cell } = pointing;
 
   const expected = useMemo(() => places.find(({ numbers: { head } }) => head.id === numbers.head.against)?.numbers, [numbers]);
   const stages = useMemo(() => stagesOf(numbers, expected, palette), [numbers, palette]);
   const weights = useMemo(
-    () => weightsShown(numbers, palette, filter, shading),
-    [numbers, palette, filter, shading, version],
+    () => weightsShown(numbers, palette, filter, curve),
+    [numbers, palette, filter, curve, version],
   );
   // Another head may lack the stage that was chosen.
   const found = stages.find(({ name }) => name === stage);
   const shown = found?.shown ?? weights;
-  const { row, column, rightRow, lit } = useLines(numbers, expected, cell, version);
-  const bars = row ? { title: "weights", values: row.weights } : { title: "mean", values: numbers.received };
+  const inForce = shown === weights ? filter : UNFILTERED;
+  const { row, column, rightRow, lit } = useLines(numbers, expected, cell, inForce, version);
+  const bars = row ? { title: "weights", values: shownOf(row) } : { title: "mean", values: numbers.received };
   const strips = useMemo(() => stripsOf(numbers), [numbers]);
   const title = `${layer}, ${numbers.head.name}`;
   const heard = pointing.said && cell.row !== null && cell.column !== null
-    ? `${names.query(cell.row)} to ${names.keys.name(cell.column)}: ${said(numbers.at(cell.row, cell.column))}` : "";
+    ? `${names.query(cell.row)} to ${names.keys.name(cell.column)}: ${said(numbers.at(cell.row, cell.column, inForce))}` : "";
 
   return (
     <>
       <div class="large">
         <h2>{title}</h2>
         {stages.length > 0 && <Stages {...{ stages, weights, stage: found?.name ?? "weights", choose: setStage }} />}
-        {shown === weights && <Controls {...{ filter, shading, setFilter, setShading, mostTop: numbers.mostTop }} />}
-        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell }} title={`${found?.name ?? "weights"} of ${title}`}
+        {shown === weights && <Controls {...{ filter, curve, setFilter, setCurve, mostTop: numbers.mostTop }} />}
+        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell, marked: payload.focus?.wrong[numbers.head.id] ?? null }} title={`${found?.name ?? "weights"} of ${title}`}
           queryCount={payload.query_len} queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
         <p class="only-heard" aria-live="polite">{heard}</p>
       </div>
@@ -136,13 +159,15 @@ function OneHead({ payload, places, palette, version, place }: HeadsProps & { pl
 }
 
 /** The weights along what is pointed at, those that a row should have, and the keys that it draws most from. */
-function useLines(numbers: HeadNumbers, expected: HeadNumbers | undefined, cell: Cell, version: number) {
-  const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row)), [numbers, cell.row, version]);
-  const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column)), [numbers, cell.column, version]);
-  const rightRow = useMemo(() => (row && expected ? expected.row(cell.row!) : null), [row, expected]);
+function useLines(numbers: HeadNumbers, expected: HeadNumbers | undefined, cell: Cell, filter: Filter, version: number) {
+  const row = useMemo(() => (cell.row === null ? null : numbers.row(cell.row, filter)), [numbers, cell.row, filter, version]);
+  const column = useMemo(() => (cell.column === null ? null : numbers.column(cell.column, filter)), [numbers, cell.column, filter, version]);
+  const rightRow = useMemo(() => (row && expected ? expected.row(cell.row!, UNFILTERED) : null), [row, expected]);
   const lit = useMemo(() => (row ? sorted(row, LIT).map(({ at }) => at) : []), [row]);
   return { row, column, rightRow, lit };
 }
+
+const shownOf = ({ weights, known }: Line): Float32Array => weights.map((weight, at) => (known[at] === "left out" ? 0 : weight));
 
 /** What a row and a key are called. A row is a computed query: not every one where rows are sampled. */
 function useNames(payload: AttentionPayload) {
@@ -159,21 +184,38 @@ function useNames(payload: AttentionPayload) {
   }, [payload]);
 }
 
-/** What is pointed at. The pointer leads until a click or a key chooses a cell; the last row is shown at first. */
-function usePointing(rows: number) {
-  const [cell, setCell] = useState<Cell>({ row: rows ? rows - 1 : null, column: null });
-  const [kept, setKept] = useState(false);
+/** What is pointed at. The pointer leads until a click or a key chooses a cell; the last row is shown at first, or a cell. */
+function usePointing(rows: number, columns: number, first: [number, number] | null, address: Address) {
+  const form = useMemo(() => cellForm(rows, columns), [rows, columns]);
+  const [chosen, setChosen] = useKept<Cell | null>(address, "cell", null, form);
+  const [pointed, setPointed] = useState<Cell>(first ? { row: first[0], column: first[1] } : { row: rows ? rows - 1 : null, column: null });
+  const kept = chosen !== null;
+  const cell = chosen ?? pointed;
   const point = (next: Cell) => {
     if (kept || (next.row === null && next.column === null)) return;
-    if (next.row !== cell.row || next.column !== cell.column) setCell(next);
+    if (next.row !== cell.row || next.column !== cell.column) setPointed(next);
   };
   const choose = (next: Cell | null) => {
     const same = kept && next?.row === cell.row && next?.column === cell.column;
-    setKept(next !== null && !same);
-    if (next) setCell(next);
+    setChosen(same ? null : next);
+    if (next) setPointed(next);
   };
   return { cell, said: kept, point, choose };
 }
+
+/** Whatever was written: a head without such a stage shows its weights. */
+const STAGE: Form<string> = { from: (text) => text, to: (name) => name };
+
+/** "5,3": a row and a column, either of which may be missing. */
+const cellForm = (rows: number, columns: number): Form<Cell | null> => ({
+  from(text) {
+    const found = /^(\d*),(\d*)$/.exec(text);
+    if (!found) return undefined;
+    const [row, column] = [found[1]!, found[2]!].map((part) => (part ? Number(part) : null)) as [number | null, number | null];
+    return (row ?? 0) < rows && (column ?? 0) < columns ? { row, column } : undefined;
+  },
+  to: (cell) => (cell ? `${cell.row ?? ""},${cell.column ?? ""}` : ""),
+});
 
 function stagesOf(numbers: HeadNumbers, expected: HeadNumbers | undefined, palette: Palette): Stage[] {
   const { rows, columns, exact, head } = numbers;

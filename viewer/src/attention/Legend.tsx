@@ -3,7 +3,14 @@ import type { Scale } from "./colours";
 import type { Picture } from "./pictures";
 import { Thumb } from "./Thumb";
 
-export function Legend({ scale, picture }: { scale: Scale; picture: Picture | undefined }) {
+interface Props {
+  scale: Scale;
+  picture: Picture | undefined;
+  /** What the outlined cell is called; null for none. */
+  marked: string | null;
+}
+
+export function Legend({ scale, picture, marked }: Props) {
   const pooled = picture && picture.per_row * picture.per_column > 1;
   return (
     <p class="legend">
@@ -11,6 +18,7 @@ export function Legend({ scale, picture }: { scale: Scale; picture: Picture | un
       <Thumb rows={1} columns={scale.legend.length} bytes={scale.legend} colours={scale.colours} />
       <span>{scale.high}</span>
       <span class="masked"><span class="swatch" aria-hidden="true" /> masked: may not attend</span>
+      {marked && <span class="marked"><span class="swatch" aria-hidden="true" /> first wrong: {marked}</span>}
       {pooled && <span>a cell is {picture.per_row} × {picture.per_column} and shows its largest weight</span>}
     </p>
   );

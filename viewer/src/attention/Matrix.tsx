@@ -23,6 +23,7 @@ interface Props {
   strips: Strip[];
   lit: number[];
   cell: Cell;
+  marked: [number, number] | null;
   /** A cell that the pointer is over. */
   point: (cell: Cell) => void;
   /** A cell that was clicked on or gone to by keys. */
@@ -32,7 +33,7 @@ interface Props {
 const SAMPLE = 300;
 
 export function Matrix(props: Props) {
-  const { title, rows, columns, queryCount, shown, queries, keys, cell, point, choose } = props;
+  const { title, rows, columns, queryCount, shown, queries, keys, cell, marked, point, choose } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const room = useRoom(canvas);
   const margins = useMemo(() => {
@@ -93,7 +94,8 @@ export function Matrix(props: Props) {
           <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
           <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
           <button type="button" disabled={zoom.k === 1} onClick={() => setZoom(WHOLE)}>whole</button>
-          <Legend scale={shown.scale} picture={picture} />
+          <Legend scale={shown.scale} picture={picture}
+            marked={marked && `query ${queries(marked[0])}, key ${keys.label(marked[1])}`} />
         </div>
       </figcaption>
     </figure>

@@ -1,9 +1,10 @@
 // All heads at a glance: layers down, heads across, or in the order of one of their statistics.
 import { Fragment } from "preact";
-import { useMemo, useState } from "preact/hooks";
-import { mean, short } from "../numbers";
-import { weightScale, type Palette, type Shading } from "./colours";
-import type { Filter, HeadNumbers } from "./head";
+import { useMemo } from "preact/hooks";
+import { fixed, mean } from "../numbers";
+import { oneOf, useKept, type Address } from "../address";
+import { weightScale, type Palette } from "./colours";
+import { UNFILTERED, type HeadNumbers } from "./head";
 import { Thumb } from "./Thumb";
 
 export interface Place {
@@ -17,25 +18,38 @@ interface Props {
   across: number;
   chosen: number;
   palette: Palette;
+  /** Ids of heads that differ from those that they should equal. */
+  wrong: { [head: string]: unknown };
+  address: Address;
   choose: (at: number) => void;
 }
 
-/** Each head by its own largest weight, small ones well seen. */
-const SHADING: Shading = { curve: "root", threshold: 0 };
-const UNFILTERED: Filter = { top: 0, sinkHidden: false };
+const PLACE = "layer and head";
+/** What heads can be put in the order of. */
+const STATISTICS: { [order: string]: (numbers: HeadNumbers) => number } = {
+  entropy: ({ statistics }) => mean(statistics.entropy),
+  distance: ({ statistics }) => mean(statistics.distance),
+  "weight on first token": ({ statistics }) => mean(statistics.first),
+};
+/** Patterns that are one of the statistics already. */
+const KNOWN = ["first token"];
 
-const ORDERS = { place: "layer and head", entropy: "entropy", distance: "distance", first: "weight on first token" };
-type Order = keyof typeof ORDERS;
-
-export function Overview({ places, across, chosen, palette, choose }: Props) {
-  const [order, setOrder] = useState<Order>("place");
-  const means = useMemo(() => (order === "place" ? null : places.map((place) => mean(place.numbers.statistics[order]))), [order]);
+export function Overview({ places, across, chosen, palette, wrong, address, choose }: Props) {
+  const orders = useMemo(() => {
+    const patterns = new Set(places.flatMap(({ numbers }) => Object.keys(numbers.head.patterns)));
+    return [PLACE, ...Object.keys(STATISTICS), ...[...patterns].filter((name) => !KNOWN.includes(name))];
+  }, [places]);
+  const [order, setOrder] = useKept(address, "order", PLACE, oneOf(orders));
+  const means = useMemo(() => {
+    if (order === PLACE) return null;
+    return places.map(({ numbers }) => STATISTICS[order]?.(numbers) ?? numbers.head.patterns[order] ?? NaN);
+  }, [order, places]);
   const sequence = useMemo(() => {
     const all = places.map((_, at) => at);
     return means ? all.sort((one, other) => (means[other] || 0) - (means[one] || 0)) : all;
   }, [means]);
   // Several layers of several heads are a line each, which has the layer's name; else heads follow with their names.
-  const lines = order === "place" && across > 1 && across < places.length;
+  const lines = order === PLACE && across > 1 && across < places.length;
   const columns = lines ? across : Math.min(6, places.length);
 
   function onKeyDown(event: KeyboardEvent): void {
@@ -54,8 +68,8 @@ export function Overview({ places, across, chosen, palette, choose }: Props) {
         <h2>{places.length} heads</h2>
         <label>
           in order of{" "}
-          <select value={order} onChange={(event) => setOrder(event.currentTarget.value as Order)}>
-            {Object.entries(ORDERS).map(([value, name]) => <option value={value}>{name}</option>)}
+          <select value={order} onChange={(event) => setOrder(event.currentTarget.value)}>
+            {orders.map((name) => <option>{name}</option>)}
           </select>
         </label>
       </div>
@@ -63,14 +77,16 @@ export function Overview({ places, across, chosen, palette, choose }: Props) {
         style={{ gridTemplateColumns: `${lines ? "max-content " : ""}repeat(${columns}, minmax(0.875rem, 4.5rem))` }}>
         {sequence.map((at, turn) => {
           const { layer, numbers } = places[at]!;
-          const name = `${layer}, ${numbers.head.name}`;
+          const differs = numbers.head.id in wrong;
+          const name = `${layer}, ${numbers.head.name}${differs ? ", differs from what it should be" : ""}`;
           return (
             <Fragment key={at}>
               {lines && turn % columns === 0 && <small aria-hidden="true">{layer}</small>}
               <button data-at={at} type="button" role="radio" aria-checked={at === chosen} aria-label={name}
                 title={name} tabIndex={at === chosen ? 0 : -1} onClick={() => choose(at)}>
                 <HeadThumb numbers={numbers} palette={palette} />
-                {!lines && <small>{means ? short(Number(means[at]!.toPrecision(2))) : across > 1 ? numbers.head.name : layer}</small>}
+                {differs && <span class="differs" aria-hidden="true">≠</span>}
+                {!lines && <small>{means ? fixed(means[at]!) : across > 1 ? numbers.head.name : layer}</small>}
               </button>
             </Fragment>
           );
@@ -80,8 +96,9 @@ export function Overview({ places, across, chosen, palette, choose }: Props) {
   );
 }
 
+/** A head by its own largest weight, small ones well seen. */
 function HeadThumb({ numbers, palette }: { numbers: HeadNumbers; palette: Palette }) {
   const picture = numbers.pictures.get(0);
-  const scale = useMemo(() => weightScale(palette, numbers.range(UNFILTERED), SHADING), [palette, numbers, picture]);
+  const scale = useMemo(() => weightScale(palette, numbers.range(UNFILTERED), "root"), [palette, numbers, picture]);
   return picture ? <Thumb {...picture} colours={scale.colours} /> : null;
 }

@@ -1,13 +1,14 @@
 // The numbers of what is pointed at: a row and what it makes, and a column.
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
-import { fixed, short } from "../numbers";
+import { aligned, fixed, short } from "../numbers";
 import type { Entry, HeadNumbers, Line } from "./head";
 import { sorted } from "./head";
 import { said } from "./shown";
 import type { Tokens } from "./tokens";
 
 const LISTED = 8;
+/** Numbers of a value for which there is room; of more, the last place has dots. */
 const DIMENSIONS = 3;
 
 interface RowProps {
@@ -27,8 +28,7 @@ export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps)
   const { statistics } = numbers;
   // There is room for values, or for what the weights should be.
   const value = expected ? null : numbers.value;
-  const others = numbers.sums[row]! - entries.reduce((sum, entry) => sum + (entry.weight || 0), 0);
-  const hidden = line.weights.length - entries.length;
+  const rests = useMemo(() => restsOf(line, entries, numbers.sums[row]!), [line, entries]);
   return (
     <div class="numbers">
       <table>
@@ -44,23 +44,23 @@ export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps)
         <tbody>
           {entries.map((entry) => (
             <WeightRow entry={entry} label={keys.entry(entry.at)}>
-              {expected && <td class="amount">{said(entryOf(expected, entry.at))}</td>}
+              {expected && <td class="amount">{told(entryOf(expected, entry.at))}</td>}
               {value && <Vector numbers={value.numbers.subarray(entry.at * value.dim, (entry.at + 1) * value.dim)} />}
             </WeightRow>
           ))}
-          {hidden > 0 && (
+          {rests.map(({ name, amount }) => (
             <tr>
-              <th scope="row">{hidden} other {hidden === 1 ? "key" : "keys"}</th>
-              <td class="amount">{short(Number(Math.max(0, others).toPrecision(2)))}</td>
+              <th scope="row" class="rest">{name}</th>
+              <td class="amount">{amount}</td>
               {expected && <td />}
               {value && <td colSpan={columnsOf(value.dim)} />}
             </tr>
-          )}
+          ))}
         </tbody>
         <tfoot>
           <tr>
             <th scope="row">{context ? "context" : "sum"}</th>
-            <td class="amount">{short(numbers.sums[row]!)}</td>
+            <td class="amount">{aligned(numbers.sums[row]!)}</td>
             {expected && <td />}
             {context ? <Vector numbers={context} /> : value && <td colSpan={columnsOf(value.dim)} />}
           </tr>
@@ -87,6 +87,7 @@ interface ColumnProps {
 export function ColumnPanel({ numbers, column, line, name, query }: ColumnProps) {
   const entries = useMemo(() => sorted(line, LISTED), [line]);
   const unknown = line.known.includes("unknown");
+  const leftOut = line.known.filter((known) => known === "left out").length;
   return (
     <div class="numbers">
       <table>
@@ -94,7 +95,8 @@ export function ColumnPanel({ numbers, column, line, name, query }: ColumnProps)
         <thead><tr><th scope="col">query</th><th scope="col" class="amount">weight</th></tr></thead>
         <tbody>
           {entries.map((entry) => <WeightRow entry={entry} label={query(entry.at)} />)}
-          {entries.length === 0 && <tr><th scope="row">{unknown ? "not known" : "no query"}</th><td class="amount">–</td></tr>}
+          {leftOut > 0 && <tr><th scope="row" class="rest">{leftOut} left out by the filters</th><td /></tr>}
+          {entries.length === 0 && !leftOut && <tr><th scope="row">{unknown ? "not known" : "no query"}</th><td class="amount">–</td></tr>}
         </tbody>
       </table>
       <p class="aside">in the mean it is given {short(numbers.received[column]!)}</p>
@@ -108,8 +110,30 @@ const entryOf = ({ weights, known }: Line, at: number): Entry => ({ at, weight: 
 /** All of a few keys in their order, as one reads a row; of many the largest. */
 function listed(line: Line): Entry[] {
   if (line.weights.length > LISTED) return sorted(line, LISTED);
-  return line.known.map((_, at) => entryOf(line, at));
+  return line.known.map((_, at) => entryOf(line, at)).filter(({ known }) => known !== "left out");
 }
+
+/** What isn't listed: the other keys, those that are masked, and those that filters leave out; how many, and their sum. */
+function restsOf({ weights, known }: Line, entries: Entry[], sum: number): { name: string; amount: string }[] {
+  const shown = new Set(entries.map(({ at }) => at));
+  const counts = { masked: 0, "left out": 0, other: 0 };
+  let leftOut = 0;
+  weights.forEach((weight, at) => {
+    if (shown.has(at)) return;
+    const how = known[at]!;
+    counts[how === "masked" || how === "left out" ? how : "other"] += 1;
+    if (how === "left out") leftOut += weight || 0;
+  });
+  const others = sum - leftOut - entries.reduce((total, { weight }) => total + (weight || 0), 0);
+  return [
+    { count: counts.other, name: `other ${counts.other === 1 ? "key" : "keys"}`, amount: aligned(Math.max(0, others)) },
+    { count: counts["left out"], name: "left out by the filters", amount: aligned(leftOut) },
+    { count: counts.masked, name: "masked", amount: "–" },
+  ].filter(({ count }) => count).map(({ count, name, amount }) => ({ name: `${count} ${name}`, amount }));
+}
+
+/** An exact weight with the digits of its column. */
+const told = (entry: Entry): string => (entry.known === "exact" ? aligned(entry.weight) : said(entry));
 
 function WeightRow({ entry, label, children }: { entry: Entry; label: string; children?: ComponentChildren }) {
   return (
@@ -117,7 +141,7 @@ function WeightRow({ entry, label, children }: { entry: Entry; label: string; ch
       <th scope="row">{label}</th>
       <td class="amount weight">
         <span class="bar" aria-hidden="true" style={{ inlineSize: `${100 * Math.min(1, Math.max(0, entry.weight || 0))}%` }} />
-        <span>{said(entry)}</span>
+        <span>{told(entry)}</span>
       </td>
       {children}
     </tr>
@@ -125,13 +149,14 @@ function WeightRow({ entry, label, children }: { entry: Entry; label: string; ch
 }
 
 /** Columns of a vector: what doesn't fit is a last one with dots. */
-const columnsOf = (dim: number): number => Math.min(dim, DIMENSIONS + 1);
+const columnsOf = (dim: number): number => Math.min(dim, DIMENSIONS);
 
 function Vector({ numbers }: { numbers: Float32Array }) {
+  const whole = numbers.length <= DIMENSIONS;
   return (
     <>
-      {Array.from(numbers.subarray(0, DIMENSIONS), (number) => <td class="amount">{fixed(number)}</td>)}
-      {numbers.length > DIMENSIONS && <td class="amount">…</td>}
+      {Array.from(whole ? numbers : numbers.subarray(0, DIMENSIONS - 1), (number) => <td class="amount">{fixed(number)}</td>)}
+      {!whole && <td class="amount">…</td>}
     </>
   );
 }

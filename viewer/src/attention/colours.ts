@@ -73,12 +73,6 @@ function scale(
 /** How a weight becomes a shade: in proportion, by its square root, or by its logarithm. */
 export type Curve = "linear" | "root" | "log";
 
-export interface Shading {
-  curve: Curve;
-  /** Weights below it look like 0. */
-  threshold: number;
-}
-
 export interface Range {
   low: number;
   /** The largest weight that is shown. */
@@ -87,7 +81,7 @@ export interface Range {
 }
 
 /** Weights: from paper to the deepest shade. */
-export function weightScale(palette: Palette, { low, most, key_len }: Range, { curve, threshold }: Shading): Scale {
+export function weightScale(palette: Palette, { low, most, key_len }: Range, curve: Curve): Scale {
   // The logarithm begins well below what a key gets of a row that is spread evenly.
   const least = Math.max(2 ** low, Math.min(most, 1) / (32 * key_len));
   const shares: Record<Curve, (weight: number) => number> = {
@@ -97,8 +91,7 @@ export function weightScale(palette: Palette, { low, most, key_len }: Range, { c
   };
   const colour = (byte: number) => {
     const weight = weightOf(byte, low);
-    const share = weight < threshold ? 0 : Math.min(1, Math.max(0, shares[curve](weight)));
-    return mix(palette.paper, palette.heat, share);
+    return mix(palette.paper, palette.heat, Math.min(1, Math.max(0, shares[curve](weight))));
   };
   const isLog = curve === "log";
   const byteAt = (share: number) => byteOf(isLog ? least * (most / least) ** share : most * share, low);
@@ -106,12 +99,13 @@ export function weightScale(palette: Palette, { low, most, key_len }: Range, { c
 }
 
 /** Numbers of either sign, from -limit at byte 1 to limit at byte 255. */
-export function signedScale(palette: Palette, name: string): Scale {
+export function signedScale(palette: Palette, limit: number): Scale {
   const colour = (byte: number): Rgb => {
     const share = (byte - 128) / 127;
     return mix(palette.paper, share < 0 ? palette.less : palette.more, Math.abs(share));
   };
-  return scale(colour, palette.masked, [`−${name}`, name], (share) => 1 + Math.round(254 * share));
+  const ends: [string, string] = limit ? [short(-limit), short(limit)] : ["", "0 everywhere"];
+  return scale(colour, palette.masked, ends, (share) => 1 + Math.round(254 * share));
 }
 
 export function signedByte(value: number, limit: number): number {

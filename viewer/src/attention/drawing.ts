@@ -19,6 +19,8 @@ export interface Scene {
   /** What stands in a cell that is large enough. */
   text: (row: number, column: number) => string;
   cell: Cell;
+  /** The first wrong cell. */
+  marked: [number, number] | null;
 }
 
 export function drawCells(context: CanvasRenderingContext2D, scene: Scene): void {
@@ -35,6 +37,7 @@ export function drawCells(context: CanvasRenderingContext2D, scene: Scene): void
     numbers(context, scene, scene.picture);
   }
   marks(context, scene);
+  outline(context, scene);
   context.restore();
   context.strokeStyle = css(scene.palette.rule);
   context.strokeRect(left - 0.5, top - 0.5, frame.width + 1, frame.height + 1);
@@ -95,18 +98,38 @@ function lines(context: CanvasRenderingContext2D, { frame, palette }: Scene): vo
 
 function numbers(context: CanvasRenderingContext2D, scene: Scene, picture: Picture): void {
   const { frame, bytes, scale } = scene;
-  if (frame.cell.column < 40 || frame.cell.row < 18 || picture.per_row * picture.per_column > 1) return;
-  context.font = `${frame.cell.column < 52 ? 11 : 12}px system-ui, sans-serif`;
+  if (frame.cell.column < 18 || frame.cell.row < 16 || picture.per_row * picture.per_column > 1) return;
+  context.font = `${frame.cell.column < 40 ? 10 : 12}px system-ui, sans-serif`;
   context.textAlign = "center";
-  context.textBaseline = "middle";
+  context.textBaseline = "alphabetic";
+  const down = context.measureText("0").actualBoundingBoxAscent / 2;
+  const found = [];
   const { rows, columns } = frame.seen;
   for (let row = rows[0]; row < rows[1]; row++) {
     for (let column = columns[0]; column < columns[1]; column++) {
       const byte = bytes[row * picture.columns + column]!;
       if (byte === 0) continue;
-      context.fillStyle = inkOn(scale.colours[byte]!);
-      context.fillText(scene.text(row, column), frame.x(column + 0.5), frame.y(row + 0.5));
+      const text = scene.text(row, column);
+      if (!text) continue;
+      // Numbers that don't all fit would be some here and none there.
+      if (context.measureText(text).width > frame.cell.column - 4) return;
+      found.push({ row, column, text, ink: inkOn(scale.colours[byte]!) });
     }
+  }
+  for (const { row, column, text, ink } of found) {
+    context.fillStyle = ink;
+    context.fillText(text, frame.x(column + 0.5), frame.y(row + 0.5) + down);
+  }
+}
+
+/** The first wrong cell, to be seen on every shade. */
+function outline(context: CanvasRenderingContext2D, { frame, palette, marked }: Scene): void {
+  if (!marked) return;
+  const [row, column] = marked;
+  for (const [colour, width] of [[palette.paper, 6], [palette.ink, 2.5]] as const) {
+    context.strokeStyle = css(colour);
+    context.lineWidth = width;
+    context.strokeRect(frame.x(column) + 2, frame.y(row) + 2, Math.max(2, frame.cell.column - 4), Math.max(2, frame.cell.row - 4));
   }
 }
 

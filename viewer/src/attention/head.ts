@@ -5,7 +5,8 @@ import type { AttentionPayload, Head } from "../payload";
 import { byteOf, weightOf, type Range } from "./colours";
 import { Pictures, type Picture } from "./pictures";
 
-export type Known = "masked" | "exact" | "about" | "unknown";
+/** How a weight is known; what a filter leaves out is neither shown nor told. */
+export type Known = "masked" | "exact" | "about" | "unknown" | "left out";
 
 /** Weights along a row or a column, and how each is known. */
 export interface Line {
@@ -23,8 +24,12 @@ export interface Entry {
 export interface Filter {
   /** Only the largest of each row; 0 for all. */
   top: number;
+  /** Only weights from it on. */
+  least: number;
   sinkHidden: boolean;
 }
+
+export const UNFILTERED: Filter = { top: 0, least: 0, sinkHidden: false };
 
 const NO_KEY = 2 ** 32 - 1;
 
@@ -40,6 +45,7 @@ export class HeadNumbers {
   readonly stages: { name: string; title: string; numbers: Float32Array }[];
   private readonly top: { count: number; keys: Uint32Array; weights: Float32Array } | null;
   private filtered: { picture: Picture; filter: Filter; result: Uint8Array } | undefined;
+  private ranked: { filter: Filter; rows: Map<number, Set<number>> } | undefined;
 
   constructor(private readonly payload: AttentionPayload, readonly head: Head, details: Details, arrived: () => void) {
     this.columns = payload.key_len;
@@ -65,7 +71,26 @@ export class HeadNumbers {
     return index < 0 ? undefined : this.pictures.get(index);
   }
 
-  at(row: number, key: number, finest = this.finest): Entry {
+  at(row: number, key: number, filter: Filter, finest = this.finest): Entry {
+    const entry = this.told(row, key, finest);
+    return entry.known === "masked" || this.passes(row, entry, filter) ? entry : { ...entry, known: "left out" };
+  }
+
+  private passes(row: number, { at, weight }: Entry, filter: Filter): boolean {
+    if (filter.sinkHidden && at === 0) return false;
+    return !(weight < filter.least) && (!filter.top || this.rank(row, filter).has(at));
+  }
+
+  /** The keys of the largest weights of a row. */
+  private rank(row: number, filter: Filter): Set<number> {
+    if (this.ranked?.filter !== filter) this.ranked = { filter, rows: new Map() };
+    const { rows } = this.ranked;
+    let keys = rows.get(row);
+    if (!keys) rows.set(row, (keys = new Set(this.largest(row, filter).map(({ at }) => at))));
+    return keys;
+  }
+
+  private told(row: number, key: number, finest: Picture | undefined): Entry {
     const cell = row * this.columns + key;
     if (this.exact) {
       const weight = this.exact[cell]!;
@@ -82,18 +107,18 @@ export class HeadNumbers {
     return { at: key, weight, known: Number.isNaN(weight) ? "masked" : "about" };
   }
 
-  row(row: number): Line {
+  row(row: number, filter: Filter): Line {
     const finest = this.finest;
     const line: Line = { weights: new Float32Array(this.columns), known: [] };
-    for (let key = 0; key < this.columns; key++) put(line, key, this.at(row, key, finest));
+    for (let key = 0; key < this.columns; key++) put(line, key, this.at(row, key, filter, finest));
     return line;
   }
 
   /** Who looks at a key: by computed row. */
-  column(key: number): Line {
+  column(key: number, filter: Filter): Line {
     const finest = this.finest;
     const line: Line = { weights: new Float32Array(this.rows), known: [] };
-    for (let row = 0; row < this.rows; row++) put(line, row, this.at(row, key, finest));
+    for (let row = 0; row < this.rows; row++) put(line, row, this.at(row, key, filter, finest));
     return line;
   }
 
@@ -112,19 +137,22 @@ export class HeadNumbers {
 
   /** The bytes of a picture with what a filter leaves out as weights of 0; the mask stays. */
   filter(picture: Picture, filter: Filter): Uint8Array {
-    if (!filter.top && !filter.sinkHidden) return picture.bytes;
+    if (!filter.top && !filter.least && !filter.sinkHidden) return picture.bytes;
     const last = this.filtered;
     if (last && last.picture === picture && last.filter === filter) return last.result;
-    const result = filter.top ? this.onlyTop(picture, filter) : picture.bytes.slice();
-    // The first cell of a coarse level covers more keys than the sink: it is left out whole, and the page says so.
-    if (filter.sinkHidden && !filter.top) {
-      for (let at = 0; at < result.length; at += picture.columns) result[at] = Math.min(1, result[at]!);
-    }
+    const result = this.exact || filter.top ? this.onlyPassing(picture, filter) : this.byShade(picture, filter);
     this.filtered = { picture, filter, result };
     return result;
   }
 
-  private onlyTop(picture: Picture, filter: Filter): Uint8Array {
+  private byShade(picture: Picture, { least, sinkHidden }: Filter): Uint8Array {
+    const result = picture.bytes.map((byte) => (weightOf(byte, this.payload.low) < least ? 1 : byte));
+    // The first cell of a coarse level covers more keys than the sink: it is left out whole.
+    if (sinkHidden) for (let at = 0; at < result.length; at += picture.columns) result[at] = Math.min(1, result[at]!);
+    return result;
+  }
+
+  private onlyPassing(picture: Picture, filter: Filter): Uint8Array {
     const result = picture.bytes.map((byte) => Math.min(1, byte));
     for (let row = 0; row < this.rows; row++) {
       const start = Math.floor(row / picture.per_row) * picture.columns;
@@ -137,14 +165,15 @@ export class HeadNumbers {
   }
 
   /** A row's largest weights, as many as can be told exactly. */
-  private largest(row: number, { top, sinkHidden }: Filter): Entry[] {
+  private largest(row: number, { top, least, sinkHidden }: Filter): Entry[] {
     const entries = this.exact
-      ? sorted(this.row(row), this.columns)
+      ? sorted(this.row(row, UNFILTERED), this.columns)
       : Array.from({ length: this.top?.count ?? 0 }, (_, place): Entry => {
           const cell = row * this.top!.count + place;
           return { at: this.top!.keys[cell]!, weight: this.top!.weights[cell]!, known: "exact" };
         });
-    return entries.filter(({ at }) => at !== NO_KEY && !(sinkHidden && at === 0)).slice(0, top);
+    const passing = entries.filter(({ at, weight }) => at !== NO_KEY && weight >= least && !(sinkHidden && at === 0));
+    return top ? passing.slice(0, top) : passing;
   }
 
   /** From where to where the weights go that are shown. */

@@ -1,6 +1,6 @@
 // What the large matrix shows: weights by their pictures, or the numbers of a stage on the way to them.
-import { largest, short } from "../numbers";
-import { signedByte, signedScale, weightScale, type Palette, type Scale, type Shading } from "./colours";
+import { inCell, largest, short } from "../numbers";
+import { signedByte, signedScale, weightScale, type Curve, type Palette, type Scale } from "./colours";
 import type { Entry, Filter, HeadNumbers } from "./head";
 import type { Picture } from "./pictures";
 
@@ -9,7 +9,7 @@ export interface Shown {
   /** The picture that suits the size of cells on the screen, in pixels. */
   best(pixels: { row: number; column: number }): Picture | undefined;
   bytes(picture: Picture): Uint8Array;
-  /** What stands in a cell. */
+  /** What stands in a cell; "" for nothing. */
   text(row: number, column: number): string;
 }
 
@@ -17,17 +17,24 @@ export interface Shown {
 export function said({ weight, known }: Entry): string {
   if (known === "masked") return "masked";
   if (known === "unknown") return "not known";
+  if (known === "left out") return "left out by the filters";
   return (known === "about" ? "≈ " : "") + short(weight);
 }
 
 export function weightsShown(
-  numbers: HeadNumbers, palette: Palette, filter: Filter, shading: Shading,
+  numbers: HeadNumbers, palette: Palette, filter: Filter, curve: Curve,
 ): Shown {
+  const range = numbers.range(filter);
+  const most = Math.min(range.most, 0.99);
   return {
-    scale: weightScale(palette, numbers.range(filter), shading),
+    scale: weightScale(palette, range, curve),
     best: (pixels) => numbers.pictures.best(pixels),
     bytes: (picture) => numbers.filter(picture, filter),
-    text: (row, column) => said(numbers.at(row, column)).replace(" ", ""),
+    text(row, column) {
+      const { weight, known } = numbers.at(row, column, filter);
+      if (known !== "exact" && known !== "about") return "";
+      return (known === "about" ? "≈" : "") + inCell(weight, most);
+    },
   };
 }
 
@@ -36,10 +43,10 @@ export function stageShown(values: Float32Array, rows: number, columns: number, 
   const bytes = Uint8Array.from(values, (value) => signedByte(value, most));
   const picture: Picture = { rows, columns, per_row: 1, per_column: 1, bytes };
   return {
-    scale: signedScale(palette, short(most)),
+    scale: signedScale(palette, most),
     best: () => picture,
     bytes: () => bytes,
-    text: (row, column) => short(values[row * columns + column]!),
+    text: (row, column) => inCell(values[row * columns + column]!, most),
   };
 }
 
