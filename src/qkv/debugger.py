@@ -33,6 +33,7 @@ from qkv.request import Request
 from qkv.settling import Trial, settle
 from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
+from qkv.undeclared import undeclared_option
 
 
 def check(
@@ -341,7 +342,9 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
             if differs_from_run_to_run(trial):
                 return trial, Diagnosis(_dropout(right_on_average(trial)))
             diagnosis = diagnose(trial.observations, pairs=pairs)
-            if trial.right or diagnosis.best is not None:
+            if trial.wrong:
+                diagnosis = replace(diagnosis, undeclared=undeclared_option(trial, diagnosis.best))
+            if trial.right or diagnosis.best is not None or diagnosis.undeclared is not None:
                 return trial, diagnosis
             first = first or diagnosis
     return trials[0], first or Diagnosis()

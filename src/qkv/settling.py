@@ -143,7 +143,11 @@ class Trial:
             "head_dim": head_dim,
             "value_dim": value_dim,
         }
-        reading = replace(self.reading, spec=self.reading.spec.but(**sizes))  # type: ignore[type-var]  # a dataclass
+        return self.under(self.reading.spec.but(**sizes))
+
+    def under(self, spec: AttentionSpec) -> Trial:
+        """The same reading held to another spec; nothing of it has run yet."""
+        reading = replace(self.reading, spec=spec)  # type: ignore[type-var]  # a dataclass
         return replace(self, reading=reading, observations=[], refused=[], known={})
 
     def observe(self, probe: Probe, draws: int = DRAWS) -> Observation:

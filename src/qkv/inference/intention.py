@@ -27,6 +27,11 @@ class Intention:
     assumptions: tuple[str, ...] = ()
     if_refused: bool = False
 
+    @property
+    def is_meant(self) -> bool:
+        """Whether the user said anything of what it is meant to compute."""
+        return not self.given.keys() <= SIZES
+
     def assuming(self, why: str, **changes: Any) -> Intention:
         """The same with fields set, unless the user gave them, and the reason noted."""
         open_changes = {name: value for name, value in changes.items() if name not in self.stated}
@@ -40,6 +45,9 @@ class Intention:
         open_changes = {name: value for name, value in changes.items() if name not in self.stated}
         return replace(self, spec=self.spec.but(**open_changes), assumptions=(*self.assumptions, why))
 
+
+SIZES = frozenset({"num_heads", "num_kv_heads", "head_dim", "value_dim", "embed_dim"})
+"""Fields that say how large it is, and nothing of what it is meant to do."""
 
 MASK_FIELDS = frozenset({"mask", "causal", "window", "prefix", "documents"})
 
