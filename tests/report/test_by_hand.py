@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from qkv import Report
 from qkv.debugger import check
 from qkv.diagnosis import under
 from qkv.faults import CATALOGUE
 from qkv.oracle import Inputs, run_stages
+from qkv.report import CandidateWords, Example, Report, Verdict, to_mapping
+from qkv.report.digits import left_out
 from qkv.report.terminal import as_text
 from qkv.spec import spec_from_mapping
 
@@ -91,6 +93,21 @@ def assert_comes_out(report: Report, fault: str) -> None:
     assert "left out here" not in as_text(report, 120)
     np.testing.assert_allclose(by_hand(sentences, arrays), arrays["expected"], atol=6e-5)
     assert np.abs(arrays["expected"] - arrays["got"]).max() > 1e-4
+
+
+def test_what_is_too_large_to_print_is_said_with_where_it_is() -> None:
+    sizes = {"x": 8, "q_proj (in, out)": 9, "k_proj (in, out)": 64, "v_proj (in, out)": 65}
+    example = Example(
+        "two tokens", [(name, np.ones((size, size))) for name, size in sizes.items()], np.ones(2), np.ones(2)
+    )
+    assert left_out(example) == (
+        "left out here, in --format json: q_proj (9 x 9), k_proj (64 x 64); "
+        "too large to be written out: v_proj (65 x 65)"
+    )
+    assert left_out(replace(example, tensors=example.tensors[:1])) == ""
+    written = to_mapping(Report(Verdict.WRONG, CandidateWords("f"), example=example))["example"]
+    assert [name for name, _ in written["tensors"]] == list(sizes)[:3]
+    assert written["left_out"] == ["v_proj (65 x 65)"]
 
 
 # --- functions --------------------------------------------------------------------------------------------------------

@@ -169,14 +169,15 @@ def test_tricks_are_seen_wherever_they_stand_and_other_text_is_left_alone() -> N
 @pytest.mark.parametrize(("count", "shown", "more"), [(1, 1, ""), (6, 6, ""), (8, 5, "… 3 more lines below")])
 def test_a_repair_of_several_lines_stands_at_the_top_too(report: Report, count: int, shown: int, more: str) -> None:
     added = [f"    x{place} = {place}" for place in range(count)]
-    patch = Patch("mine.py", 3, "    y = 1", "\n".join(added), "\n".join(["--- a", "+++ b", "@@ -3 +3,9 @@", "-    y = 1",
-                  *(f"+{line}" for line in added)]))  # fmt: skip
+    diff = "\n".join(["--- a", "+++ b", "@@ -3 +3,9 @@", "-    y = 1", *(f"+{line}" for line in added)])
+    patch = Patch("mine.py", 3, "    y = 1", "\n".join(added), diff)
     html = to_html([replace(report, patch=patch)])
     top = re.search("<header>.*?</header>", html, re.DOTALL)
     assert top is not None
     assert re.findall('<code class="folded">(.*?)</code>', top[0]) == [line.strip() for line in added[:shown]]
     assert "<dt>write</dt>" in top[0]
-    assert (more in top[0]) and (("more line" in top[0]) == bool(more))
+    assert more in top[0]
+    assert ("more line" in top[0]) == bool(more)
     gone = replace(patch, after="", diff="--- a\n+++ b\n@@ -3 +2,0 @@\n-    y = 1")
     assert '<dt>remove</dt><dd><code class="folded">y = 1</code>' in to_html([replace(report, patch=gone)])
 

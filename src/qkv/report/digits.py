@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from qkv.report.document import RowPair
+from qkv.report.document import Example, RowPair
 from qkv.report.matrices import unlike
 
 MOST_NUMBERS = 64
 """Arrays with more numbers than this are named and not printed."""
+
+MOST_WRITTEN = 64 * 64
+"""Arrays with more numbers than this are named and not written for programs either."""
 
 DECIMALS = range(4, 10)
 """How many decimals numbers have: the fewest that tell the right one from the other."""
@@ -87,6 +90,18 @@ def told_apart(rows: Sequence[RowPair]) -> list[RowPair]:
         if not known and differing(pair).any():
             kept.append(pair)
     return kept
+
+
+def left_out(example: Example) -> str:
+    """Which arrays of an example are not printed, and where they are; empty where all are."""
+    larger, largest = (example.arrays(most)[1] for most in (MOST_NUMBERS, MOST_WRITTEN))
+    elsewhere = [name for name in larger if name not in largest]
+    parts = [
+        f"{where}: {', '.join(names)}"
+        for where, names in (("in --format json", elsewhere), ("too large to be written out", largest))
+        if names
+    ]
+    return f"left out here, {'; '.join(parts)}" if parts else ""
 
 
 def numbers(array: Any, width: int) -> str:

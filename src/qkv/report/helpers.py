@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from textwrap import dedent
 from typing import Any
 
-from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, numbers, row_texts, told_apart
+from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, left_out, numbers, row_texts, told_apart
 from qkv.report.document import CandidateWords, Example, Patch, Report, RowPair, Verdict
 from qkv.report.highlighting import highlighted
 from qkv.report.places import TWO_DUMPS, place_of
@@ -64,10 +64,10 @@ def dedented(code: str) -> list[str]:
     return dedent(code).strip().splitlines()
 
 
-def array_text(example: Example) -> tuple[list[tuple[str, str]], list[str]]:
-    """The name and the numbers of each array of the smallest example; name and shape of those that are too large."""
-    arrays, larger = example.arrays(MOST_NUMBERS)
-    return [(name, numbers(array, 64)) for name, array in arrays], larger
+def array_text(example: Example) -> list[tuple[str, str]]:
+    """The name and the numbers of each array of the smallest example that isn't too large."""
+    arrays, _ = example.arrays(MOST_NUMBERS)
+    return [(name, numbers(array, 64)) for name, array in arrays]
 
 
 def disagrees(report: Report) -> bool:
@@ -90,6 +90,7 @@ HELPERS: Mapping[str, Any] = {
     "disagrees": disagrees,
     "highlighted": highlighted,
     "in_short": in_short,
+    "left_out": left_out,
     "marks": MARKS,
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,

@@ -7,13 +7,11 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from qkv.report.digits import MOST_WRITTEN
 from qkv.report.document import Example, NamedFault, Patch, Report
 from qkv.spec import describe, spec_to_mapping
 
 SCHEMA = 1
-
-MOST_NUMBERS = 64 * 64
-"""Arrays of an example with more numbers than this are named and not written."""
 
 
 def to_json(report: Report, indent: int | None = 2) -> str:
@@ -59,7 +57,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
 
 
 def _example(example: Example) -> dict[str, Any]:
-    arrays, left_out = example.arrays(MOST_NUMBERS)
+    arrays, left_out = example.arrays(MOST_WRITTEN)
     named = dict(arrays)
     outputs = {side: named.pop(side, None) for side in ("expected", "got")}
     return {"words": example.words, "held_to": example.held_to, "tensors": list(named.items()), **outputs,

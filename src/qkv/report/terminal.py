@@ -16,7 +16,7 @@ from rich.text import Text
 
 from qkv.pictures.heatmap import heat_map
 from qkv.pictures.panels import Pictured
-from qkv.report.digits import MOST_NUMBERS, apart, numbers, row_texts, told_apart
+from qkv.report.digits import MOST_NUMBERS, apart, left_out, numbers, row_texts, told_apart
 from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
 from qkv.report.places import TWO_DUMPS, place_of
@@ -236,7 +236,7 @@ def _alternatives(faults: Sequence[NamedFault]) -> RenderableType:
 
 
 def _example(example: Example, room: int) -> RenderableType:
-    named, larger = example.arrays(MOST_NUMBERS)
+    named, _ = example.arrays(MOST_NUMBERS)
     names = max(10, *(len(name) for name, _ in named)) if named else 10
     arrays = Table.grid(padding=(0, 1))
     arrays.add_column(width=names, style="dim")
@@ -246,8 +246,8 @@ def _example(example: Example, room: int) -> RenderableType:
     parts: list[RenderableType] = [Text(f"smallest input that shows it: {example.words}")]
     if example.held_to:
         parts.append(Text(f"held to {example.held_to}", style="dim"))
-    left_out = [Text(f"left out here, in --format json: {', '.join(larger)}", style="dim")] if larger else []
-    return Group(*parts, arrays, *left_out)
+    missing = left_out(example)
+    return Group(*parts, arrays, *([Text(missing, style="dim")] if missing else []))
 
 
 def _strength(report: Report, verbose: bool) -> RenderableType:
