@@ -9,9 +9,7 @@ import numpy as np
 from qkv.diagnosis import Observation, twin
 from qkv.faults import CATALOGUE, Fault
 from qkv.report import Strength
-
-SAME_NUMBERS = "gives the same numbers under this spec"
-"""Why no probe shows a fault that this attention could have."""
+from qkv.report.worth import SAME_NUMBERS
 
 
 def strength(observations: Sequence[Observation]) -> Strength:

@@ -17,7 +17,7 @@ query \\ key  0       8
           2  ...####.....
 
 causal & window(4): queries at positions 4 to 6, keys at 0 to 11.
-In blocks of 2 queries 38.9% of all pairs are computed, 27.8% of all without a mask.
+The mask allows 33.3% of all pairs; computed in blocks of 2 queries it takes 38.9% of the work of full attention.
 """
 
 
@@ -25,6 +25,10 @@ def test_a_mask_is_drawn_with_the_share_that_is_computed() -> None:
     sizes = ["--query-len", "3", "--key-len", "12", "--query-offset", "4", "--block", "2"]
     done = CliRunner().invoke(group, ["mask", "causal & window(4)", *sizes, "--ascii"])
     assert done.output == WINDOW
+    tiny = CliRunner().invoke(group, ["mask", "causal", "--query-len", "8"]).output
+    assert "of all pairs" not in tiny
+    long = CliRunner().invoke(group, ["mask", "causal", "--query-len", "70000"]).output
+    assert long.endswith("\nComputed in blocks of 128 queries it takes 50.1% of the work of full attention.\n")
     assert "·████·" in CliRunner().invoke(group, ["mask", "causal & window(4)", *sizes]).output
 
 

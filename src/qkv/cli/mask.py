@@ -45,7 +45,6 @@ def command(
     qkv mask "causal & window(4)" --query-len 8 --key-len 12
     """  # noqa: D301 - click wants the character itself, which a raw string has not
     from qkv.masks import parse_mask
-    from qkv.masks.layout import layout, share
     from qkv.masks.places import position_of_first
 
     key_len = key_len or query_len
@@ -57,13 +56,29 @@ def command(
         raise click.UsageError(said) from None
     if figure is not None:
         _write_figure(figure, mask, (query_len, key_len), first)
-    rows = layout(mask, query_len, key_len, query_offset=first, block=block)
-    computed, full = share(rows, key_len), share([row._replace(partial=()) for row in rows], key_len)
     picture = mask.picture(query_len, key_len, query_offset=first, ascii_only=ascii_only)
     put(
         f"{picture}\n\n{mask}: queries at positions {first} to {first + query_len - 1}, keys at 0 to {key_len - 1}.\n"
-        f"In blocks of {block} queries {computed:.1%} of all pairs are computed, {full:.1%} of all without a mask.\n"
+        f"{_work(mask, (query_len, key_len), first, block)}"
     )
+
+
+MOST_COUNTED = 2**16
+"""Queries up to which the pairs that a mask allows are counted; it takes a second or two."""
+
+
+def _work(mask: Mask, lengths: tuple[int, int], first: int, block: int) -> str:
+    """How much the mask allows and how much is computed, in a line; empty where one block holds all queries."""
+    from qkv.masks.layout import layout, share
+
+    if lengths[0] <= block:
+        return ""
+    computed = share(layout(mask, *lengths, query_offset=first, block=block), lengths[1])
+    work = f"in blocks of {block} queries it takes {100 * computed:.3g}% of the work of full attention.\n"
+    if lengths[0] > MOST_COUNTED:
+        return f"Computed {work}"
+    allowed = share(layout(mask, *lengths, query_offset=first, block=1), lengths[1])
+    return f"The mask allows {100 * allowed:.3g}% of all pairs; computed {work}"
 
 
 def position_of(given: str) -> str | int:

@@ -9,7 +9,7 @@ from qkv.faults import GRADIENT_FAULTS, Fault
 from qkv.gradients.comparison import GradientObservation, off
 from qkv.oracle import BackwardReplacements
 from qkv.report import Strength
-from qkv.strength import SAME_NUMBERS
+from qkv.report.worth import SAME_NUMBERS
 
 
 def with_gradient_faults(strength: Strength, observations: Sequence[GradientObservation]) -> Strength:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from qkv.report.document import ProbeResult, Report
 
 SAME_NUMBERS = "gives the same numbers under this spec"
-"""The reason for blindness that is no absence of a feature, as strength.py words it."""
+"""Why no probe shows a fault that this attention could have: the one reason that is no absence of a feature."""
 
 
 @dataclass(frozen=True)
