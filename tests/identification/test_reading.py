@@ -17,6 +17,7 @@ from qkv.identification.mask_rules import allowed_by, drawn, rule_of
 from qkv.identification.rotation import frequencies, offset_at, rope_of, turning
 from qkv.masks import Causal, Dilated, Everything, GlobalTokens, Mask, Prefix, SlidingWindow, parse_mask
 from qkv.positions import Rope, RopeScaling, rotate
+from qkv.report.identity_form import in_short
 from qkv.spec import spec_from_mapping, spec_to_mapping
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -134,6 +135,7 @@ def test_a_spec_with_sets_that_nothing_explains_is_no_spec_without_a_mask() -> N
         spec_from_mapping(said)
     picture = next(iter(identity.pictures.values())).splitlines()
     assert any("#.#" in line for line in picture)  # where it is no causal mask
+    assert in_short(identity).endswith("under this spec, with the sets of keys that were seen handed over besides")
 
 
 ROPES = [

@@ -10,7 +10,7 @@ import numpy as np
 from qkv.errors import SpecError
 from qkv.identification.box import Box
 from qkv.identification.examination import examine
-from qkv.identification.reproduction import reproduced
+from qkv.identification.reproduction import handed_over, reproduced
 from qkv.identification.routing import Routing
 from qkv.identification.wording import (
     documents_of,
@@ -79,4 +79,5 @@ def identity_of(
         worst,
         [result for result, _ in results],
         repeat=repeat,
+        handed_over=handed_over(found),
     )

@@ -155,6 +155,13 @@ def _as_read(found: Found, query: Floats, key: Floats, value: Floats, lengths: t
     return inputs
 
 
+def handed_over(found: Found) -> list[str]:
+    """What no spec can say of what was read, and is handed over with the inputs, in words."""
+    sets = ["the sets of keys that were seen"] if found.one_rule is None else []
+    by_position = any(read.matrix is not None for read in found.biases)
+    return [*sets, "the biases of its positions"] if by_position else sets
+
+
 def _matrices(found: Found, lengths: tuple[int, int]) -> Floats:
     """The biases by position of all heads, ``(head, query, key)``, cut to these lengths."""
     rows = np.zeros((len(found.biases), *lengths))

@@ -50,6 +50,7 @@ class Identity:
         detail: the candidate's own traceback or output.
         repeat: the command that does it again.
         rivals: specs that the one input of a dump can't tell from this one, in words.
+        handed_over: what was read and no spec says, and was handed to the oracle beside it on fresh inputs, in words.
     """
 
     candidate: CandidateWords
@@ -67,6 +68,7 @@ class Identity:
     detail: str = ""
     repeat: str = ""
     rivals: Sequence[str] = ()
+    handed_over: Sequence[str] = ()
 
     @property
     def known(self) -> bool:

@@ -33,6 +33,7 @@ def identity_to_mapping(identity: Identity) -> dict[str, Any]:
         "readings": list(identity.readings),
         "undecided": list(identity.undecided),
         "rivals": list(identity.rivals),
+        "handed_over": list(identity.handed_over),
         "documents": list(identity.documents),
         "pictures": dict(identity.pictures),
         "reproduced": identity.reproduced,
@@ -95,7 +96,8 @@ def in_short(identity: Identity) -> str:
     if not taken:
         return "nothing: no fresh input was taken"
     same = sum(bool(probe.agrees) for probe in taken)
-    return f"{same} of {len(taken)} fresh inputs give the same numbers under this spec"
+    besides = f", with {' and '.join(identity.handed_over)} handed over besides" if identity.handed_over else ""
+    return f"{same} of {len(taken)} fresh inputs give the same numbers under this spec{besides}"
 
 
 def _probe(probe: ProbeResult) -> str:
