@@ -21,7 +21,7 @@ from qkv.size_rules import AXES
 from qkv.size_sweep import SizeSweep
 from qkv.spread import describe_spread
 from qkv.strength import strength
-from qkv.whereabouts import pictured, whereabouts
+from qkv.whereabouts import pictured, whereabouts, wrong_heads
 
 UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbers"
 MOST_STEPS = 7
@@ -89,29 +89,29 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         option = diagnosis.undeclared
         why = f"it is right with {option.words}, which nothing speaks of"
         hint = f"if that is meant: {option.flag}; if it is not, it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), **base)
     right_at_once = bool(failing.probe.inputs.steps)
     elsewhere_right = right_at_once or (sweep is not None and not all(sweep.evidence.values()))
     if not faults and not trial.intention.is_meant and not diagnosis.not_a_number and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), **base)
     if not faults and trial.doubts and not elsewhere_right:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
-        return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing), **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing, diagnosis), **base)
     where = whereabouts(failing, diagnosis)
     open_question = _of_its_cache(trial, wrong, faults) if right_at_once else None
     if open_question is not None:
         why, hint = open_question
         base |= {"first_disagreement": where.first, "rows": where.rows, "wrong": _wrong_rows(failing)}
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing), faults=faults, **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), faults=faults, **base)
     by_size = failing.probe.name.startswith(SIZE)  # which is small already
     shown = failing if by_size else smallest(trial, diagnosis) or failing
     return Report(
         Verdict.WRONG,
         first_disagreement=where.first,
         rows=where.rows,
-        spread=_spread(failing),
+        spread=_spread(failing, diagnosis),
         wrong=_wrong_rows(failing),
         only_when=None if sweep is None else sweep.only_when,
         faults=faults,
@@ -179,8 +179,9 @@ def cache_words(trial: Trial) -> list[str]:
     return [f"its cache was not used{why}"]
 
 
-def _spread(failing: Observation) -> str:
-    spread, steps = describe_spread(failing.comparison.wrong, failing.expected.judged), failing.probe.inputs.steps
+def _spread(failing: Observation, diagnosis: Diagnosis) -> str:
+    heads, steps = wrong_heads(failing, diagnosis), failing.probe.inputs.steps
+    spread = describe_spread(failing.comparison.wrong, failing.expected.judged, heads)
     return f"{spread}; the tokens came as {_in_steps(steps)}" if steps else spread
 
 

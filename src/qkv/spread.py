@@ -9,17 +9,18 @@ import numpy as np
 from qkv.comparison import Bools
 
 
-def describe_spread(wrong: Bools, judged: Bools) -> str:
+def describe_spread(wrong: Bools, judged: Bools, heads: Bools | None = None) -> str:
     """One clause on which rows are wrong.
 
     Args:
         wrong: ``(batch, query, head)``.
         judged: rows that count.
+        heads: the heads that are wrong, ``(head,)``, where rows are of all heads together.
     """
     if not wrong.any():
         return "every row is right"
     parts = [_queries(_any(wrong, 2), _any(judged, 2))]
-    parts += _subset("head", _any(wrong, (0, 1)))
+    parts += _subset("head", _any(wrong, (0, 1)) if heads is None else heads)
     parts += _subset("sequence", _any(wrong, (1, 2)))
     return ", ".join(parts)
 
@@ -48,7 +49,7 @@ def _subset(name: str, wrong: Bools) -> list[str]:
     bad = [int(place) for place in np.flatnonzero(wrong)]
     if len(bad) == len(wrong):
         return []
-    return [f"only in {name}{'' if len(bad) == 1 else 's'} {_listed(bad)}"]
+    return [f"only in {name}{'' if len(bad) == 1 else 's'} {_listed(bad)} of {len(wrong)}"]
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from qkv.comparison import Floats
+from qkv.comparison import Bools, Floats
 from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.oracle import Run
 from qkv.report import Disagreement, RowPair
@@ -79,6 +79,18 @@ def pictured(observation: Observation, diagnosis: Diagnosis) -> list[Matrices]:
     output = matrices_at("output", "output", (batch,), (right, right.but(output=observation.output)))
     wrong = observation.comparison.wrong[batch].any(axis=-1)[:, None]
     return [*first, output.judged(wrong)]
+
+
+def wrong_heads(observation: Observation, diagnosis: Diagnosis) -> Bools | None:
+    """Which heads' contexts are wrong under the fault, ``(head,)``; None where rows tell it, or nothing does."""
+    right = observation.expected.run
+    if observation.expected.num_heads == right.spec.num_heads or diagnosis.best is None:
+        return None
+    expected, got = contexts(right), _contexts_of(under(diagnosis.best.variants, right))
+    if got is None or got.shape != expected.shape:
+        return None
+    wrong = np.array([differ(expected[:, head], got[:, head]) for head in range(expected.shape[1])])
+    return wrong if wrong.any() else None
 
 
 def _inside(observation: Observation, faulty: Run | None, head: tuple[int, int]) -> Iterator[Matrices]:

@@ -178,7 +178,7 @@ def test_two_dumps_part_at_a_stage(tmp_path: Path) -> None:
     first = report.first_disagreement
     assert first is not None
     assert (first.batch, first.head, first.query, first.got) == (1, 3, 4, pytest.approx(0.2))
-    assert report.spread == "row 4 is wrong, only in head 3, only in sequence 1"
+    assert report.spread == "row 4 is wrong, only in head 3 of 6, only in sequence 1 of 2"
     (drawn,) = report.matrices
     assert (drawn.title, drawn.first) == ("attn_weights, head 3, sequence 1", (4, 0))
     assert np.allclose(drawn.got[4, :5], 0.2)

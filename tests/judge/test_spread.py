@@ -36,11 +36,11 @@ SAID = [
     ([(ALL, 3, ALL)], "row 3 is wrong"),
     ([(ALL, [1, 3], ALL)], "rows 1 and 3 are wrong"),
     ([(ALL, [0, 1, 3], ALL)], "rows 0, 1 and 3 are wrong"),
-    ([(ALL, ALL, 2)], "every row is wrong, only in head 2"),
-    ([(ALL, ALL, [1, 3])], "every row is wrong, only in heads 1 and 3"),
-    ([(1, ALL, ALL)], "every row is wrong, only in sequence 1"),
-    ([(0, 4, [0, 1, 2])], "row 4 is wrong, only in heads 0, 1 and 2, only in sequence 0"),
-    ([(0, 1, 0), (1, 2, 3)], "rows 1 and 2 are wrong, only in heads 0 and 3"),
+    ([(ALL, ALL, 2)], "every row is wrong, only in head 2 of 4"),
+    ([(ALL, ALL, [1, 3])], "every row is wrong, only in heads 1 and 3 of 4"),
+    ([(1, ALL, ALL)], "every row is wrong, only in sequence 1 of 2"),
+    ([(0, 4, [0, 1, 2])], "row 4 is wrong, only in heads 0, 1 and 2 of 4, only in sequence 0 of 2"),
+    ([(0, 1, 0), (1, 2, 3)], "rows 1 and 2 are wrong, only in heads 0 and 3 of 4"),
 ]
 
 

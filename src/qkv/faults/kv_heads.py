@@ -46,8 +46,8 @@ def reading_heads(head_of: Callable[[int], int], roles: Iterable[str] = ("key", 
     title="key/value heads are tiled, not repeated",
     explanation=(
         "Query heads that stand side by side share a key/value head: 0 0 0 1 1 1. Tiling (.repeat, .expand on the "
-        "wrong axis, tile) lines the heads up as 0 1 0 1 0 1. The first and the last head still read the right one, "
-        "the heads between them mostly another one's, and those are wrong in every row."
+        "wrong axis, tile) lines the heads up as 0 1 0 1 0 1. The first and the last head still read the right one; "
+        "the heads between them that read another one are wrong in every row."
     ),
     repair="key = key.repeat_interleave(num_heads // num_kv_heads, dim=1)  # and value",
     needs=[GROUPED_HEADS],
