@@ -6,6 +6,7 @@ import io
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -202,6 +203,18 @@ def test_labels_are_thinned_out_when_they_do_not_fit() -> None:
     assert 10 < sum(one.startswith("token") for one in found) < 100
     numbers = [one.get_text() for one in qkv.draw(causal(200, 200)).axes[0].get_yticklabels()]
     assert numbers[:3] == ["0", "10", "20"]
+
+
+def test_in_a_row_of_stages_every_token_has_its_label_where_there_is_room() -> None:
+    rng = np.random.default_rng(0)
+    query, key = rng.normal(size=(2, 1, 1, 14, 8))
+    view = qkv.show(query, key, spec={"causal": True}, tokens=[f"t{place}" for place in range(14)])
+    figure = qkv.draw(view, stages=True)
+    for labels in (figure.axes[0].get_yticklabels(), figure.axes[0].get_xticklabels()):
+        assert [one.get_text() for one in labels] == [f"t{place}" for place in range(14)]
+    figure.draw(FigureCanvasAgg(figure).get_renderer())
+    boxes = [one.get_window_extent() for one in figure.axes[0].get_yticklabels()]
+    assert all(upper.y0 + 1 >= lower.y1 for upper, lower in pairwise(boxes)), "and none runs into the next"
 
 
 def test_axes_of_the_user_are_drawn_into() -> None:

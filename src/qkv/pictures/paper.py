@@ -62,8 +62,8 @@ MOST, VECTOR = 512, 64
 MARGIN = 0.05
 """Inches around what is drawn."""
 
-LABEL, DIGIT, LETTER = 8.5, 3.8, 3.9
-"""Points: of a label across its line; of a digit in a cell, and of a letter in a title, along it."""
+LABEL, LINE, DIGIT, LETTER = 7.2, 8.5, 3.8, 3.9
+"""Points: of a label and of a number in a cell, across their line; of a digit, and of a letter in a title, along it."""
 
 
 FAMILIES = (
@@ -123,8 +123,12 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
             )
         if len({one.numbers.shape for one in panels}) == 1:
             _label_outer(axes, columns)
-        for _ in range(1 if len(panels) == 1 else 2):  # colour bars below stand apart by a share of the height
+        for _ in range(
+            2
+        ):  # colour bars below stand apart by a share of the height; labels by what is known of the width
             figure.set_figheight(_height(figure, around))
+            for place, one in zip(axes, panels, strict=True):
+                _label(place, one.pooled(MOST, MOST))
         _write_all(axes, panels, numbers)
         return figure
 
@@ -212,10 +216,10 @@ def _cells(axes: Axes, panel: Panel, largest: float) -> QuadMesh:
 
 
 def _sides(axes: Axes, panel: Panel) -> tuple[float, float]:
-    """Height and width of a cell, in points, where the axes are as wide as they can be."""
+    """Height and width of a cell, in points, in axes that are as wide as they are now."""
     rows, columns = panel.numbers.shape
     figure: Any = axes.get_figure(root=True)
-    wide = 72 * axes.get_position(original=True).width * figure.get_figwidth()
+    wide = 72 * axes.get_position().width * figure.get_figwidth()
     return wide * _ratio(panel) / rows, wide / columns
 
 
@@ -247,7 +251,7 @@ def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | No
     for place, one in zip(axes, panels, strict=True):
         high, wide = _sides(place, one)
         longest = len(written(-largest[one.kind], one.kind, largest[one.kind]))
-        fits = max(one.numbers.shape) <= VECTOR and high >= LABEL and wide >= DIGIT * longest
+        fits = max(one.numbers.shape) <= VECTOR and high >= LINE and wide >= DIGIT * longest
         if one.kind != "mask" and (fits if numbers is None else numbers):
             _write(place, one.pooled(MOST, MOST), largest[one.kind])
 
