@@ -19,6 +19,10 @@ A_ROUND = 20
 """Changes of one rule that are tried before the next rule has its turn."""
 
 
+ONE_CONDITION_TOO_MANY = frozenset({"window-layers-swapped"})
+"""Faults that are a condition which should not be there: one that is turned until it holds always is no repair."""
+
+
 @dataclass(frozen=True)
 class Suspicion:
     """What is known of what is wrong.
@@ -81,8 +85,11 @@ def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
     likely = sorted((rule for rule in RULES if rule.about & words), key=lambda rule: -len(rule.about & words))
     others = [rule for rule in RULES if not rule.about & words]
     on_line = [node for node in nodes if _is_on(code, node, suspicion.line)]
+    whole = not ONE_CONDITION_TOO_MANY.isdisjoint(suspicion.faults)
+    conditions = [code.span(node) for node in nodes if isinstance(node, ast.Compare)] if whole else []
     for rules, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
-        yield from _in_rounds([_of_rule(code, rule, places) for rule in rules])
+        found = _in_rounds([_of_rule(code, rule, places) for rule in rules])
+        yield from (change for change in found if not _within(conditions, change))
 
 
 def _of_rule(code: Code, rule: Rule, nodes: Sequence[ast.AST]) -> Iterator[Change]:
@@ -93,6 +100,15 @@ def _of_rule(code: Code, rule: Rule, nodes: Sequence[ast.AST]) -> Iterator[Chang
             found.append((node, change))
             yield change
     yield from _together(code, found)
+
+
+def _within(spans: Sequence[tuple[int, int]], change: Change) -> bool:
+    """Whether any of the edits changes only a part of what stands in one of the spans."""
+    return any(
+        start <= edit.start and edit.end <= end and (start, end) != (edit.start, edit.end)
+        for edit in change.edits
+        for start, end in spans
+    )
 
 
 def _in_rounds(waiting: list[Iterator[Change]]) -> Iterator[Change]:

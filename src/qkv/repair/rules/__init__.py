@@ -82,7 +82,10 @@ RULES: tuple[Rule, ...] = (
     _rule(numbers.known, "rope frequencies base softcap constant"),
     _rule(numbers.one_off, "window off one causal ahead strict rope offset shifted alibi slopes sink cache"),
     _rule(numbers.one_more, "window off one causal ahead strict rope offset shifted"),
-    _rule(dropping.operand, "scale twice bias extra rope offset shifted term causal ahead mask window alibi"),
+    _rule(
+        dropping.operand,
+        "scale twice bias extra rope offset shifted term causal ahead mask window layers swapped alibi",
+    ),
     _rule(dropping.argument, "scale missing inverted twice model width constant softcap"),
     _rule(dropping.statement, "scale twice value is key norm rope after strided contiguous prefix block sink extra"),
     _rule(dropping.call, "projection transposed rope applied twice strided contiguous norm mask padding wrong cache"),
