@@ -118,6 +118,19 @@ def test_the_slips_of_the_default_are_told_apart() -> None:
     assert "takes a row of W_query" in said["projections"]
 
 
+@pytest.mark.parametrize("name", ["scores", "softmax", "context", "projections", "scale", "causal", "dropout"])
+def test_the_number_of_another_place_and_another_sign_are_known(name: str) -> None:
+    lesson = Lesson(tokens_of("0.43 0.15 0.89; 0.55 0.87 0.66; -0.57 0.85 0.64; 0.22 0.58 -0.33"))
+    question = ASK[name](lesson, 2)
+    assert isinstance(question.answer, float)
+    hints = {slip.hint: slip.answer for slip in question.slips}
+    assert hints["That is right but for its sign."] == -question.answer
+    (asked,) = question.at.values()
+    elsewhere = [hint for hint in hints if hint.endswith(f" {asked} is asked for, counted from 0.")]
+    assert elsewhere
+    assert all(hints[hint] != question.answer for hint in elsewhere)
+
+
 def test_the_default_by_hand() -> None:
     lesson = Lesson(default_tokens())
     assert lesson.simple.scores[0].tolist() == [[1, 0, 1], [0, 1, 2], [1, 2, 5]]

@@ -91,6 +91,16 @@ test("an answer is shown to who has tried, and what can't be read is no try", as
   assert.equal(await page.locator("form:visible input").evaluate((input) => input === document.activeElement), true);
 });
 
+test("a number of another place, and one with another sign, are told", async () => {
+  const page = await openAt("default", "projections");
+  await answer(page, "1/2");
+  assert.match(await verdict(page).innerText(), /right but for its sign|a row of W_query/);
+  await page.evaluate(() => { location.hash = "scale"; });
+  await page.locator("section#scale:visible").waitFor();
+  await answer(page, String(0.5 / Math.SQRT2));
+  assert.match(await verdict(page).innerText(), /right but for its sign|score of key \d; the score of key \d is asked for/);
+});
+
 test("another token is chosen, and everything follows it; the address keeps step and token", async () => {
   const page = await openAt("default", "softmax");
   await page.getByRole("radio", { name: "starts 2" }).check();

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from qkv.faults import CATALOGUE
@@ -57,8 +57,11 @@ class Question:
 def number(answer: float, slips: Iterable[Slip], otherwise: str, **at: int) -> Question:
     """A question for a number. Two decimals are enough; slips that would pass for right are left out."""
     tolerance = max(0.0051, abs(answer) / 200)
-    told = [slip for slip in slips if isinstance(slip.answer, float) and abs(slip.answer - answer) > 2 * tolerance]
-    return Question("number", float(answer), told, otherwise, tolerance, at=at)
+    return Question("number", float(answer), _told(answer, tolerance, slips), otherwise, tolerance, at=at)
+
+
+def _told(answer: float, tolerance: float, slips: Iterable[Slip]) -> list[Slip]:
+    return [slip for slip in slips if isinstance(slip.answer, float) and abs(slip.answer - answer) > 2 * tolerance]
 
 
 def shape(answer: tuple[int, ...], slips: Iterable[Slip], otherwise: str) -> Question:
@@ -83,6 +86,25 @@ def slips_of(attention: Attention, read: Callable[[Run], float], *faults: str) -
     ]
 
 
-def telling(places: Iterable[int], ask: Callable[[int], Question]) -> Question:
-    """The question about that place for which most slips give answers of their own."""
-    return max(map(ask, places), key=lambda question: len({slip.answer for slip in question.slips}))
+def telling(places: Iterable[int], ask: Callable[[int], Question], of: str) -> Question:
+    """The question for a number about that place for which most slips give answers of their own.
+
+    Besides its own slips it knows the answers that belong to the other places, and the right one with the other sign.
+
+    Args:
+        places: what may be asked about, counted from 0.
+        ask: the question about one of them.
+        of: what its answer is: ``the weight of key``.
+    """
+    questions = {place: ask(place) for place in places}
+    asked = max(questions, key=lambda place: len({slip.answer for slip in questions[place].slips}))
+    question = questions[asked]
+    others = [
+        Slip(other.answer, f"That is {of} {place}; {of} {asked} is asked for, counted from 0.")
+        for place, other in questions.items()
+        if place != asked
+    ]
+    answer = question.answer
+    assert isinstance(answer, float)
+    besides = _told(answer, question.tolerance, [*others, Slip(-answer, "That is right but for its sign.")])
+    return replace(question, slips=[*question.slips, *besides])

@@ -36,7 +36,7 @@ def scores(lesson: Lesson, query: int) -> Question:
         hint = "Multiply the two vectors number by number, and add the products."
         return number(lesson.simple.scores[0, query, key], slips, hint, key=key)
 
-    return telling(keys, ask)
+    return telling(keys, ask, "the score of key")
 
 
 def softmax(lesson: Lesson, query: int) -> Question:
@@ -58,7 +58,7 @@ def softmax(lesson: Lesson, query: int) -> Question:
             key=key,
         )
 
-    return telling(range(len(scores)), ask)
+    return telling(range(len(scores)), ask, "the weight of key")
 
 
 def context(lesson: Lesson, query: int) -> Question:
@@ -75,7 +75,7 @@ def context(lesson: Lesson, query: int) -> Question:
         hint = "Multiply each token's number in this column by the token's weight, and add the products."
         return number(lesson.simple.context[0, query, channel], slips, hint, channel=channel)
 
-    return telling(range(inputs.shape[1]), ask)
+    return telling(range(inputs.shape[1]), ask, "number")
 
 
 def axis(_lesson: Lesson, _query: int) -> Question:
@@ -142,7 +142,7 @@ def projection(lesson: Lesson, query: int) -> Question:
             right, slips, "The dot product of the token's vector with this column of W_query.", channel=channel
         )
 
-    return telling(range(HEAD_DIM), ask)
+    return telling(range(HEAD_DIM), ask, "number")
 
 
 def scale(lesson: Lesson, query: int) -> Question:
@@ -162,7 +162,7 @@ def scale(lesson: Lesson, query: int) -> Question:
         hint = f"Divide the score by the square root of head_dim, {HEAD_DIM}: by {HEAD_DIM**0.5:.4f}."
         return number(scaled(lesson.trained.run), slips, hint, key=key)
 
-    return telling(range(len(lesson.tokens.words)), ask)
+    return telling(range(len(lesson.tokens.words)), ask, "the score of key")
 
 
 def causal(lesson: Lesson, query: int) -> Question:
@@ -176,7 +176,7 @@ def causal(lesson: Lesson, query: int) -> Question:
         )
         return number(lesson.causal.weights[0, query, key], slips, hint, key=key)
 
-    return telling(range(query + 1), ask)
+    return telling(range(query + 1), ask, "the weight of key")
 
 
 def dropout(lesson: Lesson, query: int) -> Question:
@@ -192,7 +192,7 @@ def dropout(lesson: Lesson, query: int) -> Question:
         hint = f"What is kept is divided by 1 - p, here by {1 - DROPOUT_P}."
         return number(weight / (1 - DROPOUT_P), slips, hint, key=key)
 
-    return telling(range(query + 1), ask)
+    return telling(range(query + 1), ask, "the weight of key")
 
 
 def split(lesson: Lesson, _query: int) -> Question:

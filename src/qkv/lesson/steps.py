@@ -16,12 +16,14 @@ class Step:
 
     Attributes:
         id: its place in the page's address, and its template, ``templates/steps/<id>.html``.
+        name: its heading in a word or two.
         title: its heading.
         ask: its question about one token's vector.
         follows: whether the question follows the token that is chosen; else it is the same for all.
     """
 
     id: str
+    name: str
     title: str
     ask: Callable[[Lesson, int], Question]
     follows: bool = False
@@ -33,18 +35,18 @@ class Step:
 
 
 STEPS = (
-    Step("inputs", "Inputs: one vector for each token", questions.inputs),
-    Step("scores", "Attention scores of one token", questions.scores, follows=True),
-    Step("softmax", "Attention weights: softmax of the scores", questions.softmax, follows=True),
-    Step("context", "The context vector: a weighted sum", questions.context, follows=True),
-    Step("together", "All tokens at once", questions.axis),
-    Step("shape", "Predict the shape", questions.product),
-    Step("comparison", "Compare a row with the vector computed alone", questions.comparison),
-    Step("projections", "Trainable weights: query, key and value", questions.projection, follows=True),
-    Step("scale", "Scaled dot-product attention", questions.scale, follows=True),
-    Step("causal", "The causal mask: no look into the future", questions.causal, follows=True),
-    Step("dropout", "Dropout, in training only", questions.dropout, follows=True),
-    Step("heads", "Several heads in parallel", questions.split),
-    Step("check", "Now your own code", questions.diagnosis),
+    Step("inputs", "inputs", "Inputs: one vector for each token", questions.inputs),
+    Step("scores", "scores", "Attention scores of one token", questions.scores, follows=True),
+    Step("softmax", "softmax", "Attention weights: softmax of the scores", questions.softmax, follows=True),
+    Step("context", "context", "The context vector: a weighted sum", questions.context, follows=True),
+    Step("together", "all tokens", "All tokens at once", questions.axis),
+    Step("shape", "shape", "Predict the shape", questions.product),
+    Step("comparison", "compare", "Compare a row with the vector computed alone", questions.comparison),
+    Step("projections", "q, k, v", "Trainable weights: query, key and value", questions.projection, follows=True),
+    Step("scale", "scale", "Scaled dot-product attention", questions.scale, follows=True),
+    Step("causal", "causal", "The causal mask: no look into the future", questions.causal, follows=True),
+    Step("dropout", "dropout", "Dropout, in training only", questions.dropout, follows=True),
+    Step("heads", "heads", "Several heads in parallel", questions.split),
+    Step("check", "your code", "Now your own code", questions.diagnosis),
 )
 """All steps in order."""
