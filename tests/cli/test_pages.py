@@ -13,6 +13,7 @@ import pytest
 
 from qkv.cli.ending import FAILED
 from qkv.cli.pages import PageFile, Unwritten, write_page
+from qkv.pictures.page_file import write_whole
 
 Qkv = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -95,3 +96,16 @@ def test_a_page_goes_over_an_older_one_and_through_a_link_or_is_not_written_at_a
         write_page(tmp_path / "gone" / "page.html", "new", "text")
     assert error.value.exit_code == FAILED
     assert {one.name for one in tmp_path.iterdir()} == {"target.html", "link.html"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_pipes_and_links_that_lead_nowhere_take_no_page(tmp_path: Path) -> None:
+    pipe, loop = tmp_path / "pipe", tmp_path / "loop"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    for place, said in ((pipe, "that is a device or a pipe"), (loop, "it can't be written")):
+        with pytest.raises(click.UsageError, match=said):
+            PageFile().convert(str(place), None, None)
+    with pytest.raises(OSError, match="is no ordinary file"):
+        write_whole(pipe, "new")
+    assert pipe.is_fifo()

@@ -17,7 +17,7 @@ Qkv = Callable[..., subprocess.CompletedProcess[str]]
 def test_a_page_is_written_and_named(qkv: Qkv, files: Path) -> None:
     done = qkv("walk")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("walk.html: 13 steps on 3 tokens of 2 numbers.\n")
+    assert done.stdout.startswith("13 steps on 3 tokens of 2 numbers.\n  page      walk.html\n")
     html = (files / "walk.html").read_text(encoding="utf-8")
     assert "journey" in html
     for sentence in (["one small step"], ["one", "tiny", "step"]):
@@ -29,7 +29,7 @@ def test_a_file_that_is_no_page_of_qkv_is_left_alone(qkv: Qkv, files: Path) -> N
     before = (files / "right.py").read_text(encoding="utf-8")
     done = qkv("walk", "--output", "right.py")
     assert done.returncode == 2
-    assert "right.py is there and is no page of qkv; name another file: --output my_walk.html" in done.stderr
+    assert "--output is 'right.py': that file is no page of qkv, and is left as it is" in done.stderr
     assert (files / "right.py").read_text(encoding="utf-8") == before
 
 
@@ -46,7 +46,7 @@ def test_it_is_opened_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, t
 
 def test_bad_usage_is_told(qkv: Qkv) -> None:
     for arguments, says in (
-        (("--output", "no/where.html"), "can't be written: No such file or directory"),
+        (("--output", "no/where.html"), "there is no folder no. Make it first"),
         (("word",), "the sentence has 1 word: the walk takes 2 to 12 tokens"),
         (("1 0; 0",), "the rows have 2, 1 numbers"),
         (("--dim", "2"), '--dim is for a sentence: qkv walk "your own sentence" --dim 2'),

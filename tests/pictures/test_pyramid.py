@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from pictured import picture, shade
 
+from pictured import picture, shade
 from qkv.pictures.budget import STRIDES, affordable, fewer_shades, fitting
 from qkv.pictures.pyramid import COARSE, FINE, LOW, Level, coarser, levels, png, shades
 
@@ -22,7 +24,7 @@ def test_levels_cover_everything_and_double(rows: int, columns: int) -> None:
     assert max(found[0][:2]) <= COARSE
     finest = found[-1]
     assert FINE / 2 < max(finest[:2]) <= FINE or finest[2:] == (1, 1)
-    for coarse, fine in zip(found, found[1:], strict=False):
+    for coarse, fine in itertools.pairwise(found):
         assert {coarse.per_row // fine.per_row, coarse.per_column // fine.per_column} <= {1, 2}
         assert coarse != fine
 

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from drawn import Call, drawn_calls, drawn_specs
 from hypothesis import given, settings, strategies as st
-from pictured import MASKED, shade
 
+from drawn import Call, drawn_calls, drawn_specs
+from pictured import MASKED, shade
 from qkv.masks import Causal
 from qkv.oracle import Inputs, run_stages
 from qkv.pictures import summary as of_summary

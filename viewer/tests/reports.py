@@ -36,7 +36,8 @@ FILES = {
     "right.py": RIGHT,
     "wrong.py": RIGHT.replace("1 + keys", "2 + keys"),
     "undecided.py": "def f(q, k, v):\n    return 1.3 * v[..., :1] * q.sum() + 0 * k.sum()\n",
-    "failed.py": "def attention(query, key, value):\n    raise ValueError('<script>alert(1)</script> \u202e \\x1b[2J')\n",
+    "failed.py": "def attention(query, key, value):\n"
+    "    raise ValueError('<script>alert(1)</script> \u202e \\x1b[2J')\n",
     "script.py": SCRIPT,
     "box.py": RIGHT.replace("np.sqrt(query.shape[-1])", "7").replace("1 + keys - queries", "1"),
 }

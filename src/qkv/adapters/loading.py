@@ -16,6 +16,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from qkv.adapters import choosing
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.replaced import with_builtins
 from qkv.adapters.sources import parsed_file, syntax_error
 from qkv.adapters.targets import existing_file, split_target
@@ -220,7 +221,7 @@ def _hold_to(file: Path, source: bytes | None) -> None:
     if source is not None:
         _INSTEAD[path] = source
         with contextlib.suppress(SyntaxError, ValueError):
-            lines = importlib.util.decode_source(source).splitlines(keepends=True)
+            lines = code_lines(importlib.util.decode_source(source), keepends=True)
             linecache.cache[path] = (len(source), None, lines, path)
 
 

@@ -9,6 +9,7 @@ import json.scanner
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.notebooks import cell_of, code_cells, source_of_notebook
 
 
@@ -31,7 +32,7 @@ def notebook_with(text: str, source: str) -> str | None:
         source: what `source_of_notebook` gives of it, changed within cells.
     """
     old, written, starts = source_of_notebook(text, "it")
-    before, author, after = (one.splitlines(keepends=True) for one in (old, written, source))
+    before, author, after = (code_lines(one, keepends=True) for one in (old, written, source))
     cells = [_source(cell) for cell in code_cells(_located(text))]
     edits: list[tuple[int, int, str]] = []
     blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
@@ -71,7 +72,7 @@ def _anew(text: str, source: Any, start: int, end: int, lines: Sequence[str]) ->
     """The edit of a notebook's text that puts other lines in the place of some of a cell's."""
     as_ascii = text.isascii() and "\\u" in text
     pieces: list[_Located] = source if isinstance(source, list) else [source]
-    own = "".join(pieces).splitlines(keepends=True)
+    own = code_lines("".join(pieces), keepends=True)
     new = [*lines[:-1], lines[-1].rstrip("\n")] if lines and end == len(own) and not own[-1].endswith("\n") else lines
     if source is not pieces or pieces != own:
         changed = "".join([*own[:start], *new, *own[end:]])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qkv.adapters.choosing import speaks_of_attention, words_of
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.notebooks import cell_of, source_of_notebook
 from qkv.adapters.sources import parsed_file
 from qkv.adapters.targets import existing_file
@@ -51,7 +52,7 @@ class Text:
     @property
     def lines(self) -> list[str]:
         """Its lines."""
-        return self.written.splitlines()
+        return code_lines(self.written)
 
     def place(self, line: int) -> str:
         """Where a line stands, in words: ``mine.py:7``, or ``cell 3, line 2``."""

@@ -9,9 +9,7 @@ from typing import Any
 import click
 
 from qkv.cli.ending import FAILED, put
-
-OURS = b'<meta name="generator" content="qkv">'
-"""What a page of qkv begins with: no other file is written over."""
+from qkv.pictures.page_file import is_page, is_plain, write_whole
 
 
 class PageFile(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -40,11 +38,17 @@ def _unfit(given: str, file: Path, flag: str, *, force: bool) -> str:
         return f"stdout has the report. Give a file: {flag} report.html"
     if file.is_dir():
         return f"that is a folder. Give a file in it: {flag} {file / 'report.html'}"
+    try:
+        plain = is_plain(file)
+    except OSError as error:  # a link that leads in a circle, a name that is too long
+        return f"it can't be written: {error.strerror}. Give another file: {flag} report.html"
+    if not plain:
+        return f"that is a device or a pipe. Give a file: {flag} report.html"
     if not file.parent.is_dir():
         return f"there is no folder {file.parent}. Make it first: mkdir -p {file.parent}"
     if not os.access(file.parent, os.W_OK):
         return f"nothing may be written in {file.resolve().parent}. Give another place: {flag} ~/report.html"
-    if file.exists() and not (os.access(file, os.W_OK) and (force or OURS in file.read_bytes()[:1000])):
+    if file.exists() and not (os.access(file, os.W_OK) and (force or is_page(file))):
         return f"that file is no page of qkv, and is left as it is. Give another name: {flag} report.html"
     return ""
 
@@ -67,21 +71,10 @@ def write_page(file: Path, page: str, form: str) -> None:
         Unwritten: it can't be written.
     """
     try:
-        _replace(file, page.encode("utf-8"))
+        write_whole(file, page)
     except OSError as error:
         raise Unwritten(f"the page could not be written to {file}: {error.strerror or error}") from None
     if form == "text":
         put(f"  page      {file}\n")
     else:
         click.echo(f"page: {file}", err=True)
-
-
-def _replace(file: Path, data: bytes) -> None:
-    """Nothing; writes a new file beside it, and puts that into its place in one step. A link is followed."""
-    target = file.resolve()
-    new = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        new.write_bytes(data)
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)

@@ -31,8 +31,8 @@ def command(target: str | None, key_len: int | None, **options: Any) -> None:
     """Predict the shape of every stage, in names and in numbers.
 
     With a file: the shape of everything that its attention makes, line by line, with an axis of its own size for each
-    name; the conditions that sizes have to meet; and where your own sizes (the flags) would hide a mistake. A plain script
-    or a notebook is run as it stands, and its arrays are told in its own sizes.
+    name; the conditions that sizes have to meet; and where your own sizes (the flags) would hide a mistake. A plain
+    script or a notebook is run as it stands, and its arrays are told in its own sizes.
 
     Exit code: 0 told, 2 bad usage, 4 the candidate could not be run.
     """

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from qkv.cli.ending import put
+from qkv.cli.pages import PageFile, write_page
 from qkv.errors import SpecError
 
 MOST_HEADS = 4
-OURS = b'<meta name="generator" content="qkv">'
-"""What stands near the beginning of each page that qkv writes."""
 
 
 @click.command("walk")
@@ -23,7 +22,7 @@ OURS = b'<meta name="generator" content="qkv">'
     "--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="draws all that is random"
 )
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), default="walk.html", show_default=True, metavar="PATH"
+    "--output", type=PageFile(), default="walk.html", show_default=True, metavar="FILE.html", help="where the page goes"
 )
 @click.option("--open", "open_it", is_flag=True, help="open the page in the browser")
 def command(given: tuple[str, ...], dim: int | None, num_heads: int, seed: int, output: Path, open_it: bool) -> None:
@@ -45,19 +44,10 @@ def command(given: tuple[str, ...], dim: int | None, num_heads: int, seed: int, 
         tokens = tokens_of(" ".join(given), dim=dim, seed=seed) if given else default_tokens()
     except SpecError as error:
         raise click.UsageError(str(error)) from None
-    _write(output, walk_page(Lesson(tokens, num_heads, seed)))
-    put(f"{output}: {len(STEPS)} steps on {len(tokens.words)} tokens of {tokens.inputs.shape[1]} numbers.\n")
+    page = walk_page(Lesson(tokens, num_heads, seed))
+    put(f"{len(STEPS)} steps on {len(tokens.words)} tokens of {tokens.inputs.shape[1]} numbers.\n")
+    write_page(output, page, "text")
     if not open_it:
         put("Open it in a browser; --open does.\n")
     elif not webbrowser.open(output.resolve().as_uri()):
         put("No browser could be opened.\n")
-
-
-def _write(path: Path, text: str) -> None:
-    """Nothing; writes a page, over an older page of qkv but over no other file."""
-    try:
-        if path.exists() and OURS not in path.read_bytes()[:1000]:
-            raise click.UsageError(f"{path} is there and is no page of qkv; name another file: --output my_walk.html")
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"{path} can't be written: {error.strerror}; name another file: --output PATH") from None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.recording import Place
 from qkv.vocabulary import Stage
 
@@ -39,7 +40,7 @@ class Source:
     @cached_property
     def lines(self) -> list[str]:
         """Its lines."""
-        return self.text.splitlines()
+        return code_lines(self.text)
 
     def node(self, place: Place) -> ast.expr | None:
         """The expression at a place."""

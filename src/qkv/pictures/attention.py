@@ -24,7 +24,7 @@ class Plan:
 
     seconds: float = 60.0
     one_of: int | None = None
-    first_view: int = 120_000
+    first_view: int = 100_000
     whole: int = 14_000_000
 
 

@@ -1,4 +1,4 @@
-"""Page files: a page is written whole or not at all, and over nothing that is no page of qkv unless that is asked for."""
+"""Page files: a page is written whole or not at all, and over nothing that is no page of qkv unless it is asked for."""
 
 from __future__ import annotations
 

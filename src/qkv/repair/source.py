@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import AnyStr
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.notebook_text import notebook_with
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.texts import is_notebook, text_of
@@ -90,7 +91,7 @@ class Source:
 
 def patch_between(file: str, before: bytes, after: bytes) -> Patch:
     """The patch that makes one text of a file of another."""
-    old, new = (data.decode("utf-8", "surrogateescape").splitlines(keepends=True) for data in (before, after))
+    old, new = (code_lines(data.decode("utf-8", "surrogateescape"), keepends=True) for data in (before, after))
     _, start, end, to_start, to_end = changed(old, new)[0]
     return Patch(
         file=file,

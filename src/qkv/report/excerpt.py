@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.texts import decoded, is_notebook, text_of
 from qkv.errors import CandidateError
 from qkv.report.cells import source_line
@@ -51,7 +52,7 @@ def _code_of(line: SourceLine, report: Report) -> Iterator[tuple[int, str]]:
     """Number and code of each line of the file, or of the cell of a notebook, that a line stands in."""
     try:
         if not is_notebook(report.candidate.file):
-            yield from enumerate(decoded(Path(line.file).read_bytes()).splitlines(), 1)
+            yield from enumerate(code_lines(decoded(Path(line.file).read_bytes())), 1)
             return
         text = text_of(report.candidate.file)
     except (CandidateError, OSError, SyntaxError, ValueError):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.recording import Place
 
 NOTE = "__qkv_note__"
@@ -67,7 +68,7 @@ class Noting(ast.NodeTransformer):
 
     def __init__(self, source: str, file: str) -> None:
         self.nodes: list[Node] = []
-        self._lines, self._file = [line.encode() for line in source.splitlines(keepends=True)], file
+        self._lines, self._file = [line.encode() for line in code_lines(source, keepends=True)], file
         self._target, self._functions = "", list[str]()
         self._numbers: dict[int, tuple[ast.AST, Child]] = {}
         self._imported: dict[str, str] = {}

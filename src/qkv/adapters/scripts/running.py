@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from qkv.adapters.code_lines import code_lines
 from qkv.adapters.loading import leave_no_bytecode
 from qkv.adapters.messages import ScriptRun
 from qkv.adapters.scripts.notes import Notes
@@ -35,7 +36,7 @@ def run_script(path: str, source: str) -> ScriptRun:
     folder = str(Path(path).parent)
     leave_no_bytecode(Path(folder))
     sys.path[:] = [folder, *(one for one in sys.path if one != folder)]
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    linecache.cache[path] = (len(source), None, code_lines(source, keepends=True), path)
     with _as_in_a_new_process(source):
         return _Script(path, source).run()
 
