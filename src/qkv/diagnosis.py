@@ -152,15 +152,17 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Undeclared:
-    """An option of the design that the candidate has, and that nothing speaks of.
+    """An option of the design that the candidate has, and that nothing declares.
 
     Attributes:
         words: the option: ``a window of 4 keys``.
         flag: what declares it: ``--window 4``.
+        half_said: what speaks of it without saying all, as a clause; nothing by default.
     """
 
     words: str
     flag: str
+    half_said: str = ""
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ class Diagnosis:
         best: the explanation to report; None where nothing reproduces the candidate.
         alternatives: others that reproduce it just as well.
         not_a_number: whether the candidate gives no finite number in any row that counts, so that nothing can be told.
-        undeclared: the option under which all is right, where one is there that nothing speaks of.
+        undeclared: the option under which all is right, where one is there that nothing declares.
     """
 
     best: Explanation | None = None

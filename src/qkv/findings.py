@@ -12,6 +12,8 @@ from qkv.adapters.opening import kind_of
 from qkv.diagnosis import Diagnosis, Explanation, Observation
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
+from qkv.inference import window_named
+from qkv.masks import SlidingWindow
 from qkv.probes.sizes import SIZE
 from qkv.report import CandidateWords, NamedFault, ProbeResult, Report, Verdict
 from qkv.report.example import example_of
@@ -76,6 +78,10 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
         return Report(
             Verdict.UNDECIDED, why=why, hint="look at the mask; --empty-row zero judges rows without keys", **base
         )
+    name = window_named(facts)
+    if name and "mask" not in trial.intention.stated and not trial.reading.spec.masks(SlidingWindow):
+        why = f"right without a window, and the name {name} speaks of one; nothing says how wide it is meant to be"
+        return Report(Verdict.UNDECIDED, why=why, hint="--window 4 judges it with a window of 4 keys", **base)
     return Report(Verdict.RIGHT, **base)
 
 
@@ -87,7 +93,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         faults = [_inputs_changed(trial), *faults]
     if diagnosis.undeclared is not None and not trial.changed:
         option = diagnosis.undeclared
-        why = f"it is right with {option.words}, which nothing speaks of"
+        why = f"it is right with {option.words}; {option.half_said or 'nothing says that it is meant to have that'}"
         hint = f"if that is meant: {option.flag}; if it is not, it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), **base)
     right_at_once = bool(failing.probe.inputs.steps)

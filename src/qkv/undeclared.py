@@ -19,6 +19,7 @@ from qkv.diagnosis import Explanation, Observation, Undeclared, estimate, twin
 from qkv.errors import CandidateError
 from qkv.faults import Family
 from qkv.faults.as_if import as_if
+from qkv.inference import window_named
 from qkv.masks import Causal, Dilated, Everything, Prefix, SlidingWindow
 from qkv.oracle import Replacements, Run
 from qkv.oracle.stages import STAGES
@@ -68,7 +69,7 @@ def undeclared_option(trial: Trial, explanation: Explanation | None) -> Undeclar
             continue
         way = twin(run, {option.stage: as_if(STAGES[option.stage], **option.changes)})
         if way is not None and screen.reproduced_by(way.output) is not None and _right_with(trial, option):
-            return Undeclared(option.words, option.flag)
+            return Undeclared(option.words, option.flag, _half_said(trial, option))
     return None
 
 
@@ -81,6 +82,11 @@ def _may_be_meant(explanation: Explanation) -> bool:
     # A scale that a size of it gives is a slip, and no option.
     plain_scale = fault.id == "scale-other-constant" and re.fullmatch(r"the scale is \d\S*", variant.note) is not None
     return fault.id in LIKE_OPTIONS or fault.general or fault.rounds or plain_scale
+
+
+def _half_said(trial: Trial, option: Option) -> str:
+    name = window_named(trial.reading.facts)
+    return f"the name {name} speaks of a window, and nothing says how wide" if name and "window" in option.words else ""
 
 
 def _right_with(trial: Trial, option: Option) -> bool:

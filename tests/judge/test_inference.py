@@ -364,3 +364,45 @@ def test_a_whole_spec_settles_what_it_leaves_out_but_not_sizes() -> None:
     assert intention.assumptions == ()
     assert {"mask", "softcap", "num_heads", "rope"} <= intention.stated
     assert intention.stated.isdisjoint({"head_dim", "embed_dim", "out_proj", "empty_row"})
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+WINDOWS = [
+    ("q, k, v, window_size=4", "", 4, "from window_size=4"),
+    ("q, k, v, w=3", "", 3, "from w=3"),
+    ("q, k, v, *, left_window=3", "", 4, "from left_window=3"),
+    ("q, k, v, window", "", 4, "asked for with its argument window"),
+    ("q, k, v", "each query sees 5 keys", 5, "from 'sees 5 keys'"),
+    ("q, k, v", "a window of size 3", 3, "from 'window of size 3'"),
+    ("q, k, v", "an 8-token sliding window", 8, "from '8-token sliding window'"),
+    ("q, k, v", "attends to the last 6 tokens", 6, "from 'attends to the last 6 tokens'"),
+    ("q, k, v", "each token sees itself and the 3 tokens before it", 4, "from 'itself and the 3 tokens'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "words", "size", "why"), WINDOWS, ids=[why for *_, why in WINDOWS])
+def test_a_window_is_read_from_arguments_and_words(
+    arguments: str, words: str, size: int, why: str, tmp_path: Any
+) -> None:
+    text = f"def attention({arguments}):\n    # causal; {words}\n    return q\n"
+    intention = intentions(from_text(text, "attention", tmp_path), intention_from({}, whole=False))[0]
+    assert intention.spec.mask == CAUSAL & SlidingWindow(size)
+    assert f"within a window of {size}, {why}" in intention.assumptions[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["q, k, v, window=None", "q, k, v, window=-1", "q, k, v, window_size=(-1, -1)", "q, k, v, w"],
+)
+@pytest.mark.parametrize("words", ["", "a window of 4, or a window of 5", "the last 3 tokens are padding"])
+def test_what_says_no_window_or_several_is_none(arguments: str, words: str, tmp_path: Any) -> None:
+    text = f"def attention({arguments}):\n    # causal; {words}\n    return q\n"
+    intention = intentions(from_text(text, "attention", tmp_path), intention_from({}, whole=False))[0]
+    assert intention.spec.mask == CAUSAL
+
+
+def test_the_users_word_goes_before_an_arguments_default(tmp_path: Any) -> None:
+    facts = from_text("def causal(q, k, v, window_size=4):\n    return q\n", "causal", tmp_path)
+    assert intentions(facts, intention_from({"window": 6}, whole=False))[0].spec.mask == CAUSAL & SlidingWindow(6)
+    assert intentions(facts, intention_from({"causal": True}, whole=False))[0].spec.mask == CAUSAL

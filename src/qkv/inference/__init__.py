@@ -4,6 +4,7 @@ What it *says* counts (names, arguments, attributes), never what it computes: a 
 be held to being causal. Where it says nothing, every usual meaning is an intention of equal standing.
 """
 
+from qkv.inference.evidence import window_named as window_named
 from qkv.inference.intention import (
     OPEN_IN_A_FILE as OPEN_IN_A_FILE,
     Intention as Intention,

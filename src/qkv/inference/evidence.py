@@ -79,6 +79,13 @@ def window_said(facts: Facts) -> tuple[int, str] | None:
     return window_in_words(prose(facts))
 
 
+def window_named(facts: Facts) -> str | None:
+    """The name that speaks of a window without saying how wide it is; None where none does."""
+    names = (name for name in (facts.name, facts.class_name) if re.search(_NARROW, name, re.IGNORECASE))
+    return next(names, None)
+
+
+_NARROW = r"sliding|banded|(^|_)swa(_|$)|^swa[A-Z]|local_?(window|att)"
 _KEYS = r"(?:keys?|tokens?|positions?)"
 _WINDOWS: tuple[tuple[str, int], ...] = (
     (r"window(?:[ -]?(?:size|length|width))?\s*(?:of|=|is|:|\()?\s*(?:size|length|width)?\s*(\d+)", 0),
