@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pictured import floats, heads, picture
+from qkv.errors import CandidateError
 from qkv.masks import Causal
 from qkv.oracle import Inputs
 from qkv.pictures.attention import LayerWeights
@@ -19,7 +20,7 @@ LOWER = np.tri(3, dtype=bool)
 
 def shown(weights: object, may_attend: object = None) -> tuple[list[str], np.ndarray, np.ndarray]:
     """The notes, the picture and the exact weights."""
-    layer = LayerWeights("layer 0", given_heads(np.array(weights), may_attend=may_attend))
+    layer = LayerWeights("layer 0", given_heads(np.asanyarray(weights), may_attend=may_attend))
     payload = AttentionView(layers=[layer]).payload()
     (head,) = heads(payload)
     exact = floats(head["exact"]).reshape(payload["query_len"], payload["key_len"])
@@ -103,3 +104,13 @@ def test_any_real_numbers(dtype: str) -> None:
     notes, cells, _ = shown(np.eye(3).astype(dtype))
     assert not notes
     assert (cells == np.where(np.eye(3), 255, 1)).all()
+
+
+def test_masks_are_booleans_or_expressions_and_masked_arrays_keep_theirs() -> None:
+    for head, mask in ((np.array(GOOD), "causal"), (np.ma.masked_array(GOOD, ~LOWER), None)):
+        _, drawn, exact = shown(head, mask)
+        assert ((drawn == 0) == ~LOWER).all()
+        assert (np.isnan(exact) == ~LOWER).all()
+    with pytest.raises(CandidateError, match="must be boolean") as error:
+        shown(GOOD, np.where(LOWER, 0.0, -np.inf))
+    assert "mask == 0" in error.value.hint

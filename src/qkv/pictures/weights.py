@@ -11,7 +11,7 @@ import numpy as np
 
 from qkv.adapters.values import is_tensor, readable
 from qkv.errors import CandidateError, ShapeError
-from qkv.masks import Mask, Span
+from qkv.masks import Mask, Span, parse_mask
 from qkv.oracle import Inputs, stages
 from qkv.oracle.blocks import ALL, Block, each_head
 from qkv.spec import AttentionSpec
@@ -185,16 +185,18 @@ def _named(stage: Stage, run: Block) -> tuple[str, str]:
 
 
 def as_array(value: Any, name: str) -> Array:
-    """A tensor's or array's numbers for NumPy, as they are where that is possible.
+    """A tensor's or array's numbers for NumPy, as they are where that is possible; NaN where an array is masked.
 
     Raises:
         CandidateError: they are complex, or no numbers.
     """
     try:
-        array = np.asarray(readable(value) if is_tensor(value) else value)
+        array = np.asarray(_unmasked(readable(value) if is_tensor(value) else value))
     except CandidateError as error:
         raise CandidateError(f"{name} {error.message}", hint=error.hint) from None
-    if array.dtype.kind == "V":  # bfloat16 and the like, which NumPy can't compute with by itself
+    if (
+        array.dtype.kind == "V" and array.dtype.names is None
+    ):  # bfloat16 and the like, which NumPy can't compute with by itself
         array = array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         raise CandidateError(f"{name} holds {array.dtype.name} values", hint="give attention weights as real numbers")
@@ -222,15 +224,38 @@ def given_heads(
             f"weights are {array.shape}; give (num_heads, query_len, key_len), of one sequence of the batch"
         )
     array = array if array.ndim == 3 else array[None]
-    if isinstance(may_attend, Mask):
-        may_attend = may_attend.dense(*array.shape[-2:])
     if may_attend is not None:
-        may_attend = _broadcast(as_array(may_attend, "may_attend").astype(bool), array.shape)
+        may_attend = _broadcast(_truth_table(may_attend, array.shape), array.shape)
     heads = [
         GivenWeights(weights=one, may_attend=None if may_attend is None else may_attend[at])
         for at, one in enumerate(array)
     ]
     return _finished(heads, value, names)
+
+
+def _unmasked(value: Any) -> Any:
+    if isinstance(value, np.ma.MaskedArray):
+        return np.ma.filled(value.astype(np.promote_types(value.dtype, np.float32)), np.nan)
+    return value
+
+
+def _truth_table(mask: Any, shape: tuple[int, ...]) -> Array:
+    """Who may attend to whom, as booleans.
+
+    Raises:
+        CandidateError: it is an array of other numbers: of an added mask, zero is what may be seen.
+        SpecError: it is a text that is no mask.
+    """
+    mask = parse_mask(mask) if isinstance(mask, str) else mask
+    if isinstance(mask, Mask):
+        return mask.dense(*shape[-2:])
+    table = as_array(mask, "the mask")
+    if table.dtype.kind != "b":
+        raise CandidateError(
+            f"the mask holds {table.dtype.name} values, and must be boolean, True = may attend",
+            hint="of a mask that is added to scores make mask == 0; of ones and zeros mask.astype(bool)",
+        )
+    return table
 
 
 def computed_heads(
