@@ -63,6 +63,12 @@ def test_a_function_is_read_from_outside_and_stands_beside_the_right_weights() -
     assert not view.heads[0].rows(slice(0, 5)).may_attend[np.triu_indices(5, 1)].any()
 
 
+def test_it_is_held_to_the_heads_that_are_shown() -> None:
+    view = qkv.show(attention, spec={"causal": True})
+    (held,) = (note for note in view.notes if note.startswith("Held to"))
+    assert held.startswith(f"Held to {len(view.layers[0].heads)} heads of 8 channels, scores times 1/sqrt(8), causal:")
+
+
 def test_a_wrong_function_is_shown_with_its_own_weights() -> None:
     view = qkv.show(unscaled, spec={"causal": True, "num_heads": 2})
     own, right = own_and_right(view)

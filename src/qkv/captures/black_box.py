@@ -22,7 +22,7 @@ from qkv.pictures.attention import LayerWeights
 from qkv.pictures.view import AttentionView
 from qkv.pictures.weights import HeadWeights, computed_heads, given_heads
 from qkv.request import Request
-from qkv.spec import describe
+from qkv.spec import AttentionSpec, describe
 
 SIZES = ("num_heads", "num_kv_heads", "head_dim", "value_dim")
 
@@ -88,27 +88,33 @@ def _right(
 ) -> tuple[tuple[HeadWeights, ...], list[str]]:
     """The heads that it is meant to have, under the intention that comes nearest; and what is to be said of them."""
     found: tuple[HeadWeights, ...] = ()
-    best, meant = np.inf, said
+    best, meant, sized = np.inf, said, said.spec
     for intention in intentions(box.facts, said):
         try:
-            heads = _under(intention, box, query, key)
+            spec = _sized(intention.spec, box)
+            heads = _under(spec, box, query, key)
         except QkvError:
             continue
         distance = float(np.abs(dense(heads) - np.nan_to_num(weights)).max())
         if not found or distance < best:
-            found, best, meant = heads, distance, intention
+            found, best, meant, sized = heads, distance, intention, spec
     if not found:
         return (), ["What it is meant to compute is not known, so there are no right weights beside its own"]
     verdict = "these are the right weights" if best <= SAME else f"off by up to {best:.2g} from the right weights"
-    return found, [f"Held to {describe(meant.spec)}: {verdict}", *meant.assumptions]
+    return found, [f"Held to {describe(sized)}: {verdict}", *meant.assumptions]
 
 
-def _under(intention: Intention, box: Box, query: Floats, key: Floats) -> tuple[HeadWeights, ...]:
-    sizes, spec = box.sizes, intention.spec
+def _sized(spec: AttentionSpec, box: Box) -> AttentionSpec:
+    """The spec at the sizes that the candidate is called with here."""
     if spec.masks(Documents):
         raise CandidateError("documents are told by the call, and none are handed over here")
-    spec = spec.but(num_heads=sizes.num_heads, num_kv_heads=sizes.num_kv_heads, head_dim=sizes.head_dim,
-                    value_dim=sizes.value_dim, out_proj=False)  # fmt: skip
-    value = np.zeros((*key.shape[:-1], sizes.value_dim))
-    heads = computed_heads(spec, Inputs(query=query, key=key, value=value, sinks=box.sinks))
+    sizes = box.sizes
+    kv_heads = None if sizes.num_kv_heads == sizes.num_heads else sizes.num_kv_heads
+    value_dim = None if sizes.value_dim == sizes.head_dim else sizes.value_dim
+    return spec.but(num_heads=sizes.num_heads, num_kv_heads=kv_heads, head_dim=sizes.head_dim, value_dim=value_dim)
+
+
+def _under(spec: AttentionSpec, box: Box, query: Floats, key: Floats) -> tuple[HeadWeights, ...]:
+    value = np.zeros((*key.shape[:-1], box.sizes.value_dim))
+    heads = computed_heads(spec.but(out_proj=False), Inputs(query=query, key=key, value=value, sinks=box.sinks))
     return tuple(head.but(value=None) for head in heads)
