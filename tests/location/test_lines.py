@@ -96,6 +96,17 @@ def test_a_module_is_blamed_on_the_line_that_was_changed(old, new, changed, judg
     assert report.line.code == source.splitlines()[report.line.line - 1].strip()
 
 
+def test_two_lines_that_do_not_go_together_are_said_in_plain_words(judged) -> None:
+    report = judged(MODULE.replace("        context = context.transpose(1, 2)\n", ""))
+    assert report.line is not None
+    assert (report.line.code, report.line.until) == (
+        "context = context.reshape(batch, tokens, -1)",
+        report.line.line - 1,
+    )
+    said = f"line {report.line.line} is given the right numbers by line {report.line.until}"
+    assert report.line.note.startswith(f"{said}, in another order of axes than it needs")
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

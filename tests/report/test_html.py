@@ -236,6 +236,15 @@ def test_code_around_the_line_is_shown_as_it_is_written(report: Report, folder: 
     assert excerpt_of(replace(report, line=None)) is None
 
 
+def test_the_line_is_marked_and_the_other_end_in_another_way(report: Report, folder: Path) -> None:
+    (folder / "my attention.py").write_text("\n".join(f"x{number} = 1" for number in range(1, 9)), encoding="utf-8")
+    html = to_html([replace(report, line=SourceLine("my attention.py", 5, "x5 = 1", until=3))])
+    assert re.findall('<li value="(.)" class="(.*?)">', html) == [("3", "other"), ("5", "marked")]
+    page = read(html)
+    assert "my attention.py:5, together with line 3" in page.text
+    assert "x5 = 1 (this line)" in page.text
+
+
 def test_code_of_a_notebook_is_that_of_its_cell(report: Report, folder: Path) -> None:
     sources = ["a = 1\nb = 2", "c = 3\nd = 4\n"]
     cells = [{"cell_type": "code", "source": one, "metadata": {}, "outputs": []} for one in sources]

@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from command_line import FILES
 from qkv.debugger import judge
-from qkv.report import CandidateWords, NamedFault, ProbeResult, Report, Verdict
+from qkv.report import CandidateWords, NamedFault, Patch, ProbeResult, Report, Verdict
 from qkv.report.plain import encodable, harmless
 from qkv.report.terminal import print_report, report_text, terminal
 from qkv.request import Request
@@ -54,6 +54,21 @@ def test_nothing_is_cut_off_at_any_width(wrong: Report, width: int) -> None:
     # A folded line of code is whole once its pieces are put together again.
     repair = wrong.faults[0].repair.strip()
     assert "".join(repair.split()) in "".join(text.split())
+
+
+def test_a_line_of_a_diff_that_is_too_long_does_not_read_as_two() -> None:
+    long = "    keys = keys.repeat_interleave(number_of_query_heads // number_of_key_heads, dim=1)  # one for each"
+    diff = f"--- a\n+++ b\n@@ -3,2 +3,2 @@\n-    k = 1\n-    if k:\n-        v = 2\n+{long}\n+    v = 3"
+    report = replace(failed(), verdict=Verdict.WRONG, patch=Patch("mine.py", 3, "", "", diff))
+    lines = [line[12:] for line in report_text(report, plain(70)).splitlines()]
+    begin = lines.index("  - k = 1")
+    assert lines[begin + 1 : begin + 3] == ["  - if k:", "  -     v = 2"]
+    signs = [line[:4] for line in lines[begin + 3 :] if line.strip()]
+    end = lines.index("  + v = 3")
+    assert signs[0] == "  + "
+    assert all(line.startswith(" " * 12) for line in lines[begin + 4 : end])
+    pieces = [lines[begin + 3].removeprefix("  + "), *lines[begin + 4 : end]]
+    assert "".join("".join(pieces).split()) == "".join(long.split())
 
 
 def failed(**parts: str) -> Report:
