@@ -16,8 +16,9 @@ export interface AttentionPayload {
   key_len: number;
   /** The position of the first query among the keys. */
   query_offset: number;
-  /** Texts of tokens, or null where there are none and numbers stand for them. */
+  /** Texts of the queries' tokens; null for those of the keys at their positions. */
   query_tokens: string[] | null;
+  /** Texts of the keys' tokens, or null where there are none and numbers stand for them. */
   key_tokens: string[] | null;
   /** Queries that were computed, as uint32; null for all of them. Rows of every picture and statistic are these. */
   sampled: Numbers | null;

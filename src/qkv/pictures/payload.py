@@ -90,7 +90,8 @@ def built(view: Attention, progress: Callable[[float], None]) -> Parts:
         finest.append(summary.picture)
         seen.update(summary.seen)
     fit = fitting(finest, sizes, view.plan.whole - sum(map(_size, made)))
-    notes = [*view.notes, *sentences(seen), *_left_out(stride, fit)]
+    # The page folds the last of many: what qualifies the numbers comes first.
+    notes = [*sentences(seen), *_left_out(stride, fit), *view.notes]
     payload = _front(view, notes, None if stride == 1 else queries, fit.levels, made)
     return Parts(payload, fit.pictures, _seen_first(fit.pictures, view.plan.first_view))
 
@@ -100,6 +101,8 @@ def _front(
 ) -> Payload:
     """The payload, whose heads have no pictures yet."""
     query_tokens, key_tokens = view.texts
+    if view.query_tokens is None:
+        query_tokens = None  # the viewer takes them from the keys'
     one_by_one = iter(heads)
     return {
         "schema": 1,

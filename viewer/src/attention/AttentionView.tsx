@@ -24,7 +24,7 @@ interface Props {
 
 /** From this many keys on most weights are too small for linear colours. */
 const MANY = 64;
-/** More notes than these are folded. */
+/** Of more notes than these the last are folded. */
 const NOTES = 3;
 /** How many keys of a row are named on the axis while one points at it. */
 const LIT = 3;
@@ -69,7 +69,13 @@ function Notes({ notes }: { notes: string[] }) {
   if (!notes.length) return null;
   const list = (some: string[]) => <ul class="notes">{some.map((note) => <li>{note}</li>)}</ul>;
   if (notes.length <= NOTES) return list(notes);
-  return <details class="folded"><summary>{notes[0]}, and {notes.length - 1} more notes</summary>{list(notes.slice(1))}</details>;
+  const first = NOTES - 1;
+  return (
+    <>
+      {list(notes.slice(0, first))}
+      <details class="folded"><summary>{notes.length - first} more notes</summary>{list(notes.slice(first))}</details>
+    </>
+  );
 }
 
 /** The page's colours, read again when its theme changes or it is printed. */
@@ -173,7 +179,9 @@ const shownOf = ({ weights, known }: Line): Float32Array => weights.map((weight,
 function useNames(payload: AttentionPayload) {
   return useMemo(() => {
     const sampled = payload.sampled === null ? null : integers(payload.sampled);
-    const queries = new Tokens("query", payload.query_tokens);
+    const { query_offset: first, query_len, key_len, key_tokens } = payload;
+    const own = first >= 0 && first + query_len <= key_len ? (key_tokens?.slice(first, first + query_len) ?? null) : null;
+    const queries = new Tokens("query", payload.query_tokens ?? own);
     const at = (row: number) => sampled?.[row] ?? row;
     return {
       keys: new Tokens("key", payload.key_tokens),

@@ -110,7 +110,7 @@ function columnLabels(context: CanvasRenderingContext2D, { frame, palette, keys,
   };
   // The key that is pointed at, then what is drawn from most, as far as labels don't run into each other.
   const chosen: number[] = [];
-  const free = (at: number) => chosen.every((other) => Math.abs(at - other) * frame.cell.column >= LEANING);
+  const free = (at: number) => chosen.every((other) => Math.abs(at - other) * frame.cell.column >= LEANING + 4);
   for (const at of cell.column === null ? lit : [cell.column, ...lit]) if (free(at)) chosen.push(at);
   context.fillStyle = css(palette.faint);
   shown.filter(free).forEach(label);
