@@ -12,7 +12,8 @@ from injected import Case, function, module
 from qkv.debugger import check
 from qkv.diagnosis import Diagnosis, Observation, diagnose
 from qkv.oracle import Inputs
-from qkv.whereabouts import Whereabouts, undone, whereabouts
+from qkv.spread import describe_spread
+from qkv.whereabouts import Whereabouts, undone, whereabouts, wrong_heads
 
 Array = np.ndarray
 
@@ -128,6 +129,16 @@ def test_the_first_head_that_is_wrong(case: Case) -> None:
     value = split(inputs)[2]
     np.testing.assert_allclose(where.rows[1].expected, value[0, 0, 0], atol=1e-9)
     np.testing.assert_allclose(where.rows[1].got, value[0, 1, 0], atol=1e-9)
+
+
+def test_the_heads_that_are_wrong_are_known_where_rows_are_of_all_of_them() -> None:
+    observations = observed(TOKENS_GIVEN, tiled=True)
+    failing = next(observation for observation in observations if not observation.comparison.agrees)
+    wrong = wrong_heads(failing, diagnose(observations, pairs=False))
+    assert wrong is not None
+    assert wrong.tolist() == [False, True, True, False]
+    assert describe_spread(failing.comparison.wrong, failing.expected.judged, wrong).endswith("in heads 1 and 2 of 4")
+    assert wrong_heads(failing, Diagnosis()) is None
 
 
 # --- unexplained ------------------------------------------------------------------------------------------------------
