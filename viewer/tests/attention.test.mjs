@@ -183,9 +183,9 @@ test("what filters leave out has no number and is not listed, and how much that 
   await matrix.hover(12, 3);
   const table = page.getByRole("table", { name: /^query 12/ });
   let rows = await rowsOf(table);
-  assert.deepEqual(rows.map(([name]) => name).slice(1), ["12 left out by the filters", "1 masked", "context"]);
+  assert.deepEqual(rows.map(([name]) => name).slice(1), ["12 filtered out", "1 masked", "context"]);
   near(String(number(rows[0][1]) + number(rows[1][1])), 1);
-  await page.getByRole("table", { name: /^key 3/ }).getByText("left out by the filters").waitFor();
+  await page.getByRole("table", { name: /^key 3/ }).getByText("filtered out").waitFor();
 
   await page.getByLabel("keys of a row").selectOption("0");
   await page.locator("label", { hasText: /^weights/ }).locator("select").selectOption("0.1");

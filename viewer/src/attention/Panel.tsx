@@ -95,7 +95,7 @@ export function ColumnPanel({ numbers, column, line, name, query }: ColumnProps)
         <thead><tr><th scope="col">query</th><th scope="col" class="amount">weight</th></tr></thead>
         <tbody>
           {entries.map((entry) => <WeightRow entry={entry} label={query(entry.at)} />)}
-          {leftOut > 0 && <tr><th scope="row" class="rest">{leftOut} left out by the filters</th><td /></tr>}
+          {leftOut > 0 && <tr><th scope="row" class="rest">{leftOut} filtered out</th><td /></tr>}
           {entries.length === 0 && !leftOut && <tr><th scope="row">{unknown ? "not known" : "no query"}</th><td class="amount">–</td></tr>}
         </tbody>
       </table>
@@ -127,7 +127,7 @@ function restsOf({ weights, known }: Line, entries: Entry[], sum: number): { nam
   const others = sum - leftOut - entries.reduce((total, { weight }) => total + (weight || 0), 0);
   return [
     { count: counts.other, name: `other ${counts.other === 1 ? "key" : "keys"}`, amount: aligned(Math.max(0, others)) },
-    { count: counts["left out"], name: "left out by the filters", amount: aligned(leftOut) },
+    { count: counts["left out"], name: "filtered out", amount: aligned(leftOut) },
     { count: counts.masked, name: "masked", amount: "–" },
   ].filter(({ count }) => count).map(({ count, name, amount }) => ({ name: `${count} ${name}`, amount }));
 }

@@ -17,7 +17,7 @@ export interface Shown {
 export function said({ weight, known }: Entry): string {
   if (known === "masked") return "masked";
   if (known === "unknown") return "not known";
-  if (known === "left out") return "left out by the filters";
+  if (known === "left out") return "filtered out";
   return (known === "about" ? "≈ " : "") + short(weight);
 }
 
