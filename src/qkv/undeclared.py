@@ -80,7 +80,9 @@ def _may_be_meant(explanation: Explanation) -> bool:
     (variant,) = explanation.variants
     fault = variant.fault
     # A scale that a size of it gives is a slip, and no option.
-    plain_scale = fault.id == "scale-other-constant" and re.fullmatch(r"the scale is \d\S*", variant.note) is not None
+    plain_scale = (
+        fault.id == "scale-other-constant" and re.fullmatch(r"the scale is \d[\d.]*(e-?\d+)?", variant.note) is not None
+    )
     return fault.id in LIKE_OPTIONS or fault.general or fault.rounds or plain_scale
 
 

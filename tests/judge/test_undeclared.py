@@ -63,8 +63,11 @@ def test_a_window_against_a_mask_that_was_said_is_wrong(tmp_path: Path) -> None:
     assert [fault.id for fault in report.faults] == ["window-layers-swapped"]
 
 
-def test_a_scale_of_another_size_is_a_slip(tmp_path: Path) -> None:
-    report = judged(tmp_path, scale="length**-0.5")
+@pytest.mark.parametrize(
+    "scale", ["length**-0.5", "(q.shape[1] if q.ndim == 4 else 1) ** -0.5"], ids=["length", "heads"]
+)
+def test_a_scale_of_another_size_is_a_slip(scale: str, tmp_path: Path) -> None:
+    report = judged(tmp_path, {"num_heads": 6, "head_dim": 8}, scale=scale)
     assert (report.verdict, [fault.id for fault in report.faults]) == (Verdict.WRONG, ["scale-other-constant"])
 
 

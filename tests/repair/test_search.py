@@ -28,3 +28,22 @@ def test_the_call_that_is_blamed_is_mended_before_what_it_hands_over() -> None:
     first = list(islice(changes(code, Suspicion("attention", ["key-value-swapped"], line)), 4))
     assert all(code.line_of(edit.start) == line for change in first for edit in change.edits)
     assert any(b"attend(queries, keys, values)" in (code.edited(change.edits) or b"") for change in first)
+
+
+WINDOWED = b"""def attention(q, k, v):
+    i, j = positions(q, k)
+    mask = (j <= i) & (i - j < 4)
+    return attend(q, k, v, mask)
+"""
+
+
+def test_a_window_in_excess_is_taken_away_and_never_turned_until_it_holds_always() -> None:
+    code = Code(WINDOWED)
+    suspicion = Suspicion("attention", ["window-layers-swapped"], 3)
+    edited = [code.edited(change.edits) or b"" for change in changes(code, suspicion)]
+    assert any(b"mask = j <= i\n" in source or b"mask = (j <= i)\n" in source for source in edited[:4])
+    assert not any(b"(j - i < 4)" in source for source in edited)
+    turned = [
+        code.edited(change.edits) or b"" for change in changes(code, Suspicion("attention", ["causal-inverted"], 3))
+    ]
+    assert any(b"(j - i < 4)" in source for source in turned)
