@@ -69,7 +69,7 @@ def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
     )  # fmt: skip
     inputs = Inputs(query=query, key=key, value=value)
     if mix.visible is not None and not causal:
-        visible = _spread(mix.visible)
+        visible = _spread(mix.visible, inputs.batch)
         inputs = inputs.but(may_attend=visible)
     try:
         return _first_difference(mix, spec, inputs, got)
@@ -77,9 +77,11 @@ def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
         return None
 
 
-def _spread(mask: Array) -> Array:
-    """A mask as ``(batch, head, query, key)``."""
-    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if mask.ndim != 3 else mask[:, None]
+def _spread(mask: Array, batch: int) -> Array:
+    """A mask as ``(batch, head, query, key)``; of three axes the first are sequences where there are as many."""
+    if mask.ndim == 3 and len(mask) == batch:
+        return mask[:, None]
+    return mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
 
 
 def _first_difference(mix: Mix, spec: AttentionSpec, inputs: Inputs, got: Array) -> Alone:
@@ -134,7 +136,7 @@ def _matrices(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, tokens:
     if inputs.may_attend is not None:
         may_attend = may_attend & inputs.may_attend
     shape = (inputs.batch, spec.num_heads, *may_attend.shape[-2:])
-    masks = may_attend, np.True_ if mix.visible is None else _spread(mix.visible)
+    masks = may_attend, np.True_ if mix.visible is None else _spread(mix.visible, inputs.batch)
     hidden, own = (~np.broadcast_to(mask, shape)[batch, 0, list(tokens)] for mask in masks)
     wrong = unlike(expected, got)
     return Matrices("attn_weights", ("query", "key"), expected, got, wrong, (hidden, own), tokens[0])
