@@ -2,15 +2,13 @@
 
 A window, a prefix or a softcap that nobody declared is no fault: it may be meant. It is one only against something that
 was said. So where nothing was, the candidate is held to its own spec with one option more, as a flag would say it.
-The scale has its number by definition: whoever said anything of what is meant, and not that, meant the usual one.
+The scale is none of these: it has its number by definition.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +63,7 @@ def undeclared_option(trial: Trial, explanation: Explanation | None) -> Undeclar
     screen = min(failing, key=lambda observation: observation.cost).one_call
     run = screen.expected.run
     for option in _options(screen):
-        if said.stated & option.changes.keys() or ("scale" in option.changes and said.is_meant):
+        if said.stated & option.changes.keys():
             continue
         way = twin(run, {option.stage: as_if(STAGES[option.stage], **option.changes)})
         if way is not None and screen.reproduced_by(way.output) is not None and _right_with(trial, option):
@@ -79,11 +77,7 @@ def _may_be_meant(explanation: Explanation) -> bool:
         return True
     (variant,) = explanation.variants
     fault = variant.fault
-    # A scale that a size of it gives is a slip, and no option.
-    plain_scale = (
-        fault.id == "scale-other-constant" and re.fullmatch(r"the scale is \d[\d.]*(e-?\d+)?", variant.note) is not None
-    )
-    return fault.id in LIKE_OPTIONS or fault.general or fault.rounds or plain_scale
+    return fault.id in LIKE_OPTIONS or fault.general or fault.rounds
 
 
 def _half_said(trial: Trial, option: Option) -> str:
@@ -103,7 +97,7 @@ def _right_with(trial: Trial, option: Option) -> bool:
 def _options(screen: Observation) -> Iterator[Option]:
     run = screen.expected.run
     yield from _masks(run)
-    yield from _numbers(screen)
+    yield from _softcaps(screen)
     if run.spec.alibi is None:
         for alibi in (Alibi(), Alibi(signed=True)):
             yield Option("alibi", "--alibi", Stage.BIAS, {"alibi": alibi})
@@ -126,19 +120,18 @@ def _masks(run: Run) -> Iterator[Option]:
 
 
 STARTS = (50.0, 10.0, 30.0, 3.0, 1.0, 100.0, 0.3)
-"""Numbers to start an estimation from."""
+"""Softcaps to start an estimation from."""
 
 
-def _numbers(screen: Observation) -> Iterator[Option]:
-    spec = screen.expected.run.spec
-    for name, stage in (("softcap", Stage.SOFTCAP), ("scale", Stage.SCALE)):
-        family = Family(partial(_with_number, stage, name), STARTS, lambda *_: "")
-        with np.errstate(all="ignore"):
-            found = estimate(family, screen) if getattr(spec, name) is None else None
-        if found is not None and found > 0:
-            number = float(f"{found:.6g}")
-            yield Option(f"a {name} of {number:g}", f"--{name} {number:g}", stage, {name: number})
+def _softcaps(screen: Observation) -> Iterator[Option]:
+    if screen.expected.run.spec.softcap is not None:
+        return
+    with np.errstate(all="ignore"):
+        found = estimate(Family(_capped, STARTS, lambda *_: ""), screen)
+    if found is not None and found > 0:
+        number = float(f"{found:.6g}")
+        yield Option(f"a softcap of {number:g}", f"--softcap {number:g}", Stage.SOFTCAP, {"softcap": number})
 
 
-def _with_number(stage: Stage, name: str, number: float) -> Replacements:
-    return {stage: as_if(STAGES[stage], None, **{name: number})}
+def _capped(number: float) -> Replacements:
+    return {Stage.SOFTCAP: as_if(STAGES[Stage.SOFTCAP], softcap=number)}
