@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import qkv
 from dumped import SPEC, run_of, tensors_of, write
+from qkv.adapters.torch_tensors import torch_array, torch_shapes
 from qkv.errors import CandidateError, ShapeError
 from qkv.faults import CATALOGUE
 from qkv.pictures.view import AttentionView
@@ -139,3 +142,22 @@ def test_a_dump_that_is_too_large_says_how_to_show_a_part(tmp_path: Path) -> Non
     with pytest.raises(CandidateError, match="more than the memory limit") as caught:
         shown(tmp_path / "dump.npz", {"attn_weights": RUN.weights}, memory_limit=100)
     assert "--layer 0" in caught.value.hint
+
+
+def test_a_quantised_tensor_is_shown_as_the_numbers_that_it_stands_for(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch is about to drop these
+        held = torch.quantize_per_tensor(torch.tensor(RUN.weights[0], dtype=torch.float32), 1 / 128, 0, torch.quint8)
+    torch.save({"attn_weights": held}, tmp_path / "dump.pt")
+    np.testing.assert_allclose(dense(qkv.show(tmp_path / "dump.pt")), RUN.weights[0], atol=1 / 256)
+
+
+def test_a_file_of_many_tensors_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    path, load = str(tmp_path / "dump.pt"), Mock(wraps=torch.load)
+    monkeypatch.setattr(torch, "load", load)
+    for value in (1.0, 2.0):
+        torch.save({name: torch.full((2, 2), value) for name in "abc"}, path)
+        assert [float(torch_array(path, name)[0, 0]) for name in torch_shapes(path)] == [value] * 3
+    assert load.call_count == 2
