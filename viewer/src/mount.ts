@@ -2,6 +2,7 @@
 import { NOWHERE, type Address } from "./address";
 import { showAttention } from "./attention/AttentionView";
 import type { Detail, Payload } from "./payload";
+import { Unreadable } from "./trouble";
 import { showWalk } from "./walk";
 
 /** Gives what comes behind the first view; asked for only when it is needed. */
@@ -14,9 +15,19 @@ const views: { [kind in Payload["kind"]]: Show } = {
   walk: showWalk,
 };
 
-/** Returns what takes the view away again. */
+/** The newest payload that is understood here. */
+const SCHEMA = 1;
+
+/** Returns what takes the view away again. Throws where the payload can't be shown. */
 export function mount(
   element: HTMLElement, payload: Payload, details: Details = async () => [], address: Address = NOWHERE,
 ): () => void {
-  return views[payload.kind](element, payload, details, address);
+  if (payload.schema > SCHEMA) {
+    throw new Unreadable("This page holds data of a newer qkv than the script in it knows: they don't belong together.");
+  }
+  const view = views[payload.kind];
+  if (!view) throw new Unreadable(`This page holds data of a kind that its script doesn't know: ${payload.kind}.`);
+  const end = view(element, payload, details, address);
+  element.querySelector(":scope > .not-yet")?.remove();
+  return end;
 }

@@ -1,6 +1,7 @@
 // What anywidget loads in a notebook: `payload` is a trait of the model, and `details` where there are any.
 import { mount } from "./mount";
 import type { Detail, Payload } from "./payload";
+import { guarded } from "./trouble";
 
 interface Model {
   get(name: "payload"): Payload;
@@ -10,7 +11,7 @@ interface Model {
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   // A notebook's theme is known by what stands behind the cell: few of them say `color-scheme`.
   el.style.colorScheme = isDark(el) ? "dark" : "light";
-  return mount(el, model.get("payload"), async () => model.get("details") ?? []);
+  return guarded(el, () => mount(el, model.get("payload"), async () => model.get("details") ?? []));
 }
 
 function isDark(element: Element): boolean {

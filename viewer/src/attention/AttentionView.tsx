@@ -1,10 +1,11 @@
 // Attention weights to look at: all heads, one of them large, and the numbers of what is pointed at.
 import { render } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { oneOf, useKept, type Address, type Form } from "../address";
 import type { Details } from "../mount";
 import { integers, largest } from "../numbers";
 import type { AttentionPayload } from "../payload";
+import { wordsFor } from "../trouble";
 import { paletteAt, type Palette } from "./colours";
 import { Controls, useFilters } from "./Controls";
 import type { Cell } from "./drawing";
@@ -48,6 +49,7 @@ function AttentionView({ payload, details, address }: Props) {
   const root = useRef<HTMLDivElement>(null);
   const palette = usePalette(root);
   const [version, setVersion] = useState(0);
+  const [error] = useErrorBoundary();
   const places = useMemo(
     () => payload.layers.flatMap((layer) => layer.heads.map((head): Place => ({
       layer: layer.name,
@@ -59,7 +61,8 @@ function AttentionView({ payload, details, address }: Props) {
     <div class="qkv-attention" ref={root}>
       {payload.focus?.said && <p class={Object.keys(payload.focus.wrong).length ? "said wrong" : "said"}>{payload.focus.said}.</p>}
       <Notes notes={payload.notes} />
-      {palette && places.length > 0 && <Heads {...{ payload, places, palette, version, address }} />}
+      {error && <p class="trouble" role="alert">{wordsFor(error)}</p>}
+      {!error && palette && places.length > 0 && <Heads {...{ payload, places, palette, version, address }} />}
       {places.length === 0 && <p>There are no heads to show.</p>}
     </div>
   );

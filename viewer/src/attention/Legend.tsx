@@ -6,11 +6,13 @@ import { Thumb } from "./Thumb";
 interface Props {
   scale: Scale;
   picture: Picture | undefined;
+  /** Whether a picture is missing, or can't be read. */
+  lost: boolean;
   /** What the outlined cell is called; null for none. */
   marked: string | null;
 }
 
-export function Legend({ scale, picture, marked }: Props) {
+export function Legend({ scale, picture, lost, marked }: Props) {
   const pooled = picture && picture.per_row * picture.per_column > 1;
   return (
     <p class="legend">
@@ -20,6 +22,7 @@ export function Legend({ scale, picture, marked }: Props) {
       <span class="masked"><span class="swatch" aria-hidden="true" /> masked: may not attend</span>
       {marked && <span class="marked"><span class="swatch" aria-hidden="true" /> first wrong: {marked}</span>}
       {pooled && <span>a cell is {picture.per_row} × {picture.per_column} and shows its largest weight</span>}
+      {lost && <span class="trouble" role="alert">{picture ? "a finer picture" : "the picture"} of this head is missing from the file or damaged: {picture ? "only a coarse one is shown" : "its cells are not known"}. Write the page again.</span>}
     </p>
   );
 }

@@ -94,7 +94,7 @@ export function Matrix(props: Props) {
           <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
           <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
           <button type="button" disabled={zoom.k === 1} onClick={() => setZoom(WHOLE)}>whole</button>
-          <Legend scale={shown.scale} picture={picture}
+          <Legend scale={shown.scale} picture={picture} lost={shown.lost}
             marked={marked && `query ${queries(marked[0])}, key ${keys.label(marked[1])}`} />
         </div>
       </figcaption>

@@ -30,11 +30,14 @@ export function drawCells(context: CanvasRenderingContext2D, scene: Scene): void
   context.beginPath();
   context.rect(left, top, frame.width, frame.height);
   context.clip();
-  hatch(context, scene);
   if (scene.picture) {
+    hatch(context, scene);
     pixels(context, scene, scene.picture);
     lines(context, scene);
     numbers(context, scene, scene.picture);
+  } else {
+    context.fillStyle = css(scene.palette.panel); // not known: neither masked nor a weight
+    context.fillRect(left, top, frame.width, frame.height);
   }
   marks(context, scene);
   outline(context, scene);

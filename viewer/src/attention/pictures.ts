@@ -13,15 +13,20 @@ async function read(uri: string, level: Level): Promise<Picture> {
   const { rows, columns } = level;
   const file = new Blob([bytes(uri.slice(uri.indexOf(",") + 1))], { type: "image/png" });
   const image = await createImageBitmap(file, { colorSpaceConversion: "none" });
+  if (image.width !== columns || image.height !== rows) throw new Error("the picture has another size than its level");
   const strip = Math.max(1, Math.min(rows, Math.floor(2 ** 20 / columns)));
   const canvas = Object.assign(document.createElement("canvas"), { width: columns, height: strip });
   const context = canvas.getContext("2d", { willReadFrequently: true })!;
+  context.globalCompositeOperation = "copy";
   const result = new Uint8Array(rows * columns);
   for (let row = 0; row < rows; row += strip) {
     const height = Math.min(strip, rows - row);
     context.drawImage(image, 0, row, columns, height, 0, 0, columns, height);
     const pixels = context.getImageData(0, 0, columns, height).data;
-    for (let at = 0; at < height * columns; at++) result[row * columns + at] = pixels[4 * at]!;
+    for (let at = 0; at < height * columns; at++) {
+      if (pixels[4 * at + 3] !== 255) throw new Error("the picture is cut off");
+      result[row * columns + at] = pixels[4 * at]!;
+    }
     // A large picture takes a while: what the reader does comes between.
     await new Promise((rested) => setTimeout(rested));
   }
@@ -30,21 +35,26 @@ async function read(uri: string, level: Level): Promise<Picture> {
 }
 
 export class Pictures {
-  private readonly found: (Picture | Promise<void> | undefined)[] = [];
+  private readonly found: (Picture | Promise<void> | "lost" | undefined)[] = [];
 
   constructor(
     private readonly head: Head,
     readonly levels: Level[],
     private readonly details: Details,
-    /** Called when a level has come. */
+    /** Called when a level has come, or is found to be lost. */
     private readonly arrived: () => void,
   ) {}
 
-  /** A level, or nothing if it isn't there yet (then it is fetched) or was left out. */
+  /** Whether a level that was asked for is missing from the file, or damaged. */
+  get lost(): boolean {
+    return this.found.includes("lost");
+  }
+
+  /** A level, or nothing if it isn't there yet (then it is fetched) or is lost. */
   get(index: number): Picture | undefined {
     const found = this.found[index];
     if (found === undefined) this.found[index] = this.fetch(index);
-    return found instanceof Promise ? undefined : found;
+    return found instanceof Promise || found === "lost" ? undefined : found;
   }
 
   /** Lets go of all but the coarsest level. */
@@ -54,9 +64,12 @@ export class Pictures {
 
   private async fetch(index: number): Promise<void> {
     const here = this.head.pictures[index];
-    const uri = here ?? (await this.details()).find((detail) => detail.id === this.head.id)?.pictures[index];
-    if (!uri) return;
-    this.found[index] = await read(uri, this.levels[index]!);
+    try {
+      const uri = here ?? (await this.details()).find((detail) => detail.id === this.head.id)?.pictures[index];
+      this.found[index] = await read(uri!, this.levels[index]!);
+    } catch {
+      this.found[index] = "lost"; // not there, no base64, no picture, or a part of one
+    }
     this.arrived();
   }
 

@@ -9,6 +9,8 @@ export interface Shown {
   /** The picture that suits the size of cells on the screen, in pixels. */
   best(pixels: { row: number; column: number }): Picture | undefined;
   bytes(picture: Picture): Uint8Array;
+  /** Whether a picture is missing, or can't be read. */
+  lost: boolean;
   /** What stands in a cell; "" for nothing. */
   text(row: number, column: number): string;
 }
@@ -30,6 +32,7 @@ export function weightsShown(
     scale: weightScale(palette, range, curve),
     best: (pixels) => numbers.pictures.best(pixels),
     bytes: (picture) => numbers.filter(picture, filter),
+    lost: numbers.pictures.lost,
     text(row, column) {
       const { weight, known } = numbers.at(row, column, filter);
       if (known !== "exact" && known !== "about") return "";
@@ -46,6 +49,7 @@ export function stageShown(values: Float32Array, rows: number, columns: number, 
     scale: signedScale(palette, most),
     best: () => picture,
     bytes: () => bytes,
+    lost: false,
     text: (row, column) => inCell(values[row * columns + column]!, most),
   };
 }
