@@ -22,6 +22,7 @@ from qkv.errors import CandidateError, SpecError
 from qkv.faults import CATALOGUE, Variant
 from qkv.findings import failed, report_on, words_of
 from qkv.gradients import with_gradients
+from qkv.idle_mask import without_idle_mask
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.location import located
 from qkv.long_sequence import with_length
@@ -334,7 +335,13 @@ MOST_DIAGNOSED = 6
 
 def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
     """The reading to report, and its diagnosis: the first that is right or explained, else the likeliest."""
+    idle = without_idle_mask(trials)
+    for trial in idle:
+        trial.run(quick=False)
+        if trial.right:
+            return trial, Diagnosis()
     first: Diagnosis | None = None
+    trials = [trials[0], *idle, *trials[1:]]
     for pairs in (False, True) if len(trials) > 1 else (True,):
         for trial in islice(trials, MOST_DIAGNOSED if not pairs else 2):
             trial.run(quick=False)

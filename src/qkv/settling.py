@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from qkv.adapters.abilities import Abilities
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.binding import NotApplicable, Signature
 from qkv.adapters.caches.handing import Caching
 from qkv.adapters.calling import Caller, Outcome
 from qkv.adapters.construction import Sizes
@@ -65,6 +65,7 @@ class CallableReading(Reading, Protocol):
 
     caller: Caller
     caching: Caching
+    signature: Signature
 
     def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call with these inputs."""
@@ -213,8 +214,9 @@ class Trial:
 
     @property
     def nearness(self) -> tuple[int, int, float]:
-        """Order among readings: fewer refusals, fewer probes that can't be said, then the share that agrees."""
-        return -len(self.refused), -self.unsaid, self.agreeing / max(len(self.observations), 1)
+        """Order among readings: fewer probes left unasked, fewer refusals among them, then the share that agrees."""
+        unasked = len(self.refused) + self.unsaid
+        return -unasked, -len(self.refused), self.agreeing / max(len(self.observations), 1)
 
 
 MOST_READINGS = 120

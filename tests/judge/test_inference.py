@@ -86,6 +86,24 @@ def test_what_says_nothing_may_be_either(attributes: dict[str, Any]) -> None:
     assert second.assumptions == ("causal: nothing says so; its numbers come nearest to that",)
 
 
+def masked_by_its_bias(q: Any, k: Any, v: Any, attn_bias: Any) -> Any:
+    """What is hidden is minus infinity in the bias."""
+
+
+def masked_attention(q: Any, k: Any, v: Any) -> Any:
+    """The padding is left out."""
+
+
+def masked_and_no_more(q: Any, k: Any, v: Any) -> Any:
+    """Masked attention."""
+
+
+def test_masked_in_a_name_means_causal_only_where_no_other_mask_is_given_or_named() -> None:
+    assert [one.spec.mask for one in meant(masked_by_its_bias)][:1] == [ANY]
+    assert [one.spec.mask for one in meant(masked_attention)][:1] == [ANY]
+    assert {one.spec.mask for one in meant(masked_and_no_more)} == {CAUSAL}
+
+
 def test_a_window_alone_may_be_two_sided_or_causal() -> None:
     first, second = meant(module("Attention", sliding_window=4))
     assert (first.spec.mask, second.spec.mask) == (SlidingWindow(4), CAUSAL & SlidingWindow(4))

@@ -42,7 +42,9 @@ def own_source(facts: Facts) -> str:
 def causal_evidence(facts: Facts) -> str | None:
     """From what it can be seen that the candidate is meant to be causal; None where nothing says so."""
     for name in (facts.name, facts.class_name):
-        if re.search(r"causal|masked|decoder|autoregressive|gpt|decode", name, re.IGNORECASE):
+        if re.search(r"causal|decoder|autoregressive|gpt|decode", name, re.IGNORECASE):
+            return f"from its name {name}"
+        if re.search("masked", name, re.IGNORECASE) and not _masked_otherwise(facts):
             return f"from its name {name}"
     flag = attribute(facts, "causal", bool)
     if flag is not None:
@@ -62,6 +64,15 @@ def causal_evidence(facts: Facts) -> str | None:
         r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
     )
     return f"from {word.group(0)!r} in its source" if word else None
+
+
+def _masked_otherwise(facts: Facts) -> bool:
+    """Whether a mask is given to it, or its documentation names one that isn't causal."""
+    given = any(takes(facts, role) for role in ("mask", "bias", "padding", "lengths", "documents", "cu_seqlens"))
+    other = (
+        r"\bpad(ding|ded)?\b|\bdocuments?\b|\bsegments?\b|\bprefix\b|\bblocks?\b|non.?causal|not causal|bidirectional"
+    )
+    return given or bool(re.search(other, prose(facts), re.IGNORECASE))
 
 
 def window_said(facts: Facts) -> tuple[int, str] | None:
