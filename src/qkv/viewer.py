@@ -104,6 +104,12 @@ class Wanted:
     layer: int | None = None
     length: int | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("sequence", "layer", "length"):
+            given = getattr(self, name)
+            if given is not None and not hasattr(given, "__index__"):
+                raise SpecError(f"{name} is {given!r}, and must be a whole number: {name}=0")
+
 
 def captured(request: Request, wanted: Wanted) -> AttentionView:
     """The weights of a subject, whatever it is: see `show`, which also says what is raised."""

@@ -80,6 +80,11 @@ def test_tokens_from_a_file(folder: Path) -> None:
     Path("tokens.txt").write_text("one two\nthree\nfour\n")
     show("weights.npy", "--tokens", "tokens.txt")
     assert "one two" in (folder / "show.html").read_text("utf-8")
+    Path("tokens.json").write_text('\ufeff["one", "two three", 4]', "utf-8")
+    show("weights.npy", "--tokens", "tokens.json")
+    assert '"key_tokens":["one","two three","4"]' in (folder / "show.html").read_text("utf-8")
+    for missing in ("missing.txt", "no/where"):
+        assert f"--tokens: no such file: {missing}" in said(show("weights.npy", "--tokens", missing, code=2))
     assert "there are 2 tokens for 3" in said(show("weights.npy", "--tokens", "a b", code=4))
     assert "--tokens is empty" in said(show("weights.npy", "--tokens", " ", code=2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import qkv
-from qkv.errors import CandidateError, ShapeError
+from qkv.errors import CandidateError, ShapeError, SpecError
 from qkv.pictures.attention import Attention
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -158,3 +159,20 @@ def test_a_key_goes_with_a_query_and_a_mask_with_weights() -> None:
         qkv.show(None, WEIGHTS)
     with pytest.raises(qkv.SpecError, match="a field of the spec"):
         qkv.show(WEIGHTS, WEIGHTS, mask=qkv.causal())
+
+
+def test_nan_is_said_apart_from_rows_that_see_no_key() -> None:
+    stray = WEIGHTS[0].copy()
+    stray[1, 2, 3] = np.nan
+    assert "layer 0 holds entries that are no number, drawn as masked: 1" in qkv.show(stray).payload()["notes"]
+    broken = qkv.show(np.full((2, 3, 3), np.nan)).payload()["notes"]
+    assert broken == ["NaN or minus infinity, drawn as masked: 18 weights"]
+    hidden = qkv.show(np.zeros((2, 3, 3)), mask=np.zeros((3, 3), bool)).payload()["notes"]
+    assert hidden == ["Without a key to attend to: 6 rows"]
+
+
+def test_numbers_and_places_that_can_not_be_are_said(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="layer is 'x', and must be a whole number"):
+        qkv.show(WEIGHTS[0], layer="x")  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="is a folder; name a file"):
+        qkv.show(WEIGHTS[0]).save(tmp_path)

@@ -100,3 +100,12 @@ def test_arrays_that_are_no_matrix(tmp_path: Path) -> None:
     path.write_bytes(b"")
     with pytest.raises(SpecError, match="holds no matrix of numbers"):
         tokens_of(str(path))
+
+
+def test_a_header_that_claims_too_much_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "huge.npy"
+    with path.open("wb") as file:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**6, 10**6)}
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(SpecError, match="holds no matrix of numbers"):
+        tokens_of(str(path))

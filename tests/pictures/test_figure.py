@@ -66,13 +66,19 @@ def test_the_text_of_an_svg_is_text_and_the_tokens_stand_on_both_axes() -> None:
 
 
 def test_tokens_are_neither_markup_nor_formulae() -> None:
-    tokens = ["<script>alert(1)</script>", "$x^2$", "a\x00\u202eb", " the", "\U0001f600", "&amp;"]
+    tokens = ["<script>a(1)<", "$x^2$", "a\x00\u202eb", " the", "\U0001f600", "&amp;"]
     found = texts(written(qkv.draw(causal(6, 6), tokens=tokens), "svg"))
-    assert found.count("<script>alert(1)</script>") == 2
+    assert found.count("<script>a(1)<") == 2
     assert found.count("$x^2$") == 2
     assert found.count("a\\u0000\\u202eb") == 2
     assert found.count("␣the") == found.count("&amp;") == 2
     assert written(qkv.draw(causal(6, 6), tokens=tokens), "png")
+
+
+def test_long_tokens_are_cut_and_others_than_texts_are_written_as_such() -> None:
+    figure = qkv.draw(causal(4, 4), tokens=["w" * 3000, 7, None, "the"])  # type: ignore[list-item]
+    assert [one.get_text() for one in figure.axes[0].get_xticklabels()] == ["w" * 13 + "…", "7", "None", "the"]
+    assert figure.get_figheight() < 6
 
 
 def test_files_are_of_the_size_and_kind_that_a_paper_takes() -> None:
@@ -246,6 +252,12 @@ def test_axes_of_the_user_are_drawn_into() -> None:
         ([np.zeros((2, 3, 4))], {"head": 5}, SpecError, "head is 5, and there are 2, counted from 0"),
         ([np.zeros((3, 4), complex)], {}, SpecError, "holds complex values"),
         ([[[1.0], [1.0, 2.0]]], {}, SpecError, "rows differ in length"),
+        ([{}], {}, SpecError, "the mapping is empty"),
+        (["causal"], {"lengths": (0, 0)}, SpecError, r"lengths is \(0, 0\), and must be two whole numbers"),
+        (["causal"], {"lengths": (5,)}, SpecError, r"lengths is \(5,\), and must be two whole numbers"),
+        ([np.zeros((2, 3, 4))], {"head": "a"}, SpecError, "head is 'a', and must be a whole number"),
+        ([np.zeros((3, 4))], {"width": -3}, SpecError, "width is -3, and must be a number of inches"),
+        ([np.zeros((3, 4))], {"width": float("nan")}, SpecError, "width is nan"),
         ([np.zeros((3, 4))], {"kind": "heat"}, SpecError, "kind is 'heat', and must be one of weights, scores"),
     ],
 )

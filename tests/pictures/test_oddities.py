@@ -77,7 +77,7 @@ def test_a_row_without_any_weight() -> None:
 
 def test_a_row_of_nan_alone() -> None:
     notes, cells, _ = shown([[np.nan, np.nan], [0.5, 0.5]])
-    assert notes == ["Without a key to attend to: 1 row"]
+    assert notes == ["NaN or minus infinity, drawn as masked: 2 weights"]
     assert (cells[0] == 0).all()
 
 

@@ -69,6 +69,6 @@ def test_what_show_gives_has_a_widget_and_nothing_is_loaded_before() -> None:
 def test_a_view_is_drawn_as_a_figure_too(view: AttentionView) -> None:
     figure = qkv.draw(view)
     assert figure.axes[0].get_title() == "head 0"
-    assert [one.get_text() for one in figure.axes[0].get_xticklabels()] == ["cat", HOSTILE]
+    assert [one.get_text() for one in figure.axes[0].get_xticklabels()] == ["cat", HOSTILE[:13] + "…"]
     with pytest.raises(QkvError, match=r"give query and key to qkv\.show"):
         qkv.draw(view, stages=True)

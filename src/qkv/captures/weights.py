@@ -44,6 +44,8 @@ def layers_of_weights(
         array = _of_sequence(array, sequence)
         allowed = _unhidden(array) if may_attend is None else may_attend
         hidden += [name] if may_attend is None and allowed is not None else []
+        if allowed is None and not isinstance(given, np.ma.MaskedArray):
+            notes += _stray(array, name)
         layers.append(LayerWeights(name, given_heads(array, may_attend=allowed, value=value)))
     where = "" if len(hidden) == len(layers) else f" ({', '.join(hidden)})"
     notes += [f"What is exactly zero in every head is taken for masked{where}"] if hidden else []
@@ -91,6 +93,13 @@ def _of_sequence(array: Array, sequence: int) -> Array:
     """The heads of one sequence, ``(head, query, key)``."""
     array = array[sequence] if array.ndim == 4 else array
     return array.reshape(-1, *array.shape[-2:])
+
+
+def _stray(array: Array, name: str) -> list[str]:
+    """A sentence on NaN beside numbers, which may be a mask's; rows of nothing else are told of as odd."""
+    nothing = np.isnan(array)
+    count = int((nothing & ~nothing.all(axis=-1, keepdims=True)).sum())
+    return [f"{name} holds entries that are no number, drawn as masked: {count:,}"] if count else []
 
 
 def _unhidden(array: Array) -> Array | None:

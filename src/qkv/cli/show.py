@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import webbrowser
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,21 +117,32 @@ def _shown(request: Any, wanted: dict[str, Any], tokens: Sequence[str] | None, a
 
 
 def _labels(given: str) -> list[str]:
-    """The tokens that ``--tokens`` names: words, or lines of a file.
+    """The tokens that ``--tokens`` names: words, or lines of a file, or the list in a file of JSON.
 
     Raises:
-        click.UsageError: there are none.
+        click.UsageError: there are none, or no such file.
     """
     file = Path(given)
     try:
-        labels = file.read_text("utf-8").splitlines() if file.is_file() else given.split()
+        labels = _in_file(file.read_text("utf-8-sig")) if file.is_file() else given.split()
     except (OSError, ValueError) as error:  # too long for a name, or no text
         if isinstance(error, UnicodeDecodeError):
             raise click.UsageError(f"--tokens: {given} is no text file in UTF-8") from None
         labels = given.split()
+    if labels == [given] and ("/" in given or file.suffix[1:].isalpha()):
+        raise click.UsageError(f'--tokens: no such file: {given}. Or give the tokens: --tokens "the cat sat"')
     if not labels:
         raise click.UsageError('--tokens is empty. Write: --tokens "the cat sat"')
     return labels
+
+
+def _in_file(text: str) -> list[str]:
+    """The entries of a list in JSON; the lines of any other text."""
+    with suppress(ValueError):
+        held = json.loads(text)
+        if isinstance(held, list):
+            return [str(one) for one in held]
+    return text.splitlines()
 
 
 def _in_lines(error: CandidateError) -> str:

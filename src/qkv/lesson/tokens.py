@@ -128,7 +128,7 @@ def _read(path: Path) -> Array:
         if path.stat().st_size > LARGEST_FILE:
             raise SpecError(f"{path} is too large: {_limits()}")
         if path.suffix.lower() == ".npy":
-            return np.load(path, allow_pickle=False)
+            return np.load(path, mmap_mode="r", allow_pickle=False)  # no memory for what a header only claims
         return _parsed(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SpecError(f"{path} can't be read: {error.strerror}; {_WRITE}") from None

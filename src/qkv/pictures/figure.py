@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,8 @@ def draw(
         ShapeError: shapes, tokens or the mask don't go together.
         SpecError: what is given can't be drawn, or read.
     """
+    if width is not None and not 0 < width < math.inf:
+        raise SpecError(f"width is {width!r}, and must be a number of inches above 0: width=3.3")
     subject = Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths, query_offset)
     known, panels = pictured(subject)
     try:

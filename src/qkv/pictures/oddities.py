@@ -56,7 +56,7 @@ def put_right(rows: Rows) -> Cells:
     seen["leaking"] = _count(leaking)
     may_attend = may_attend | leaking if seen["leaking"] else may_attend
     attends = may_attend.any(axis=1)
-    seen["empty"] = _count(~attends)
+    seen["empty"] = _count(~attends & ~rows.may_attend.any(axis=1))  # not those that only NaN has emptied
     sums = weights.sum(axis=1, dtype=np.float64)
     seen["sums"] = _count(attends & ~(np.abs(sums - 1) <= NEAR))
     return Cells(keys, weights, may_attend, seen)

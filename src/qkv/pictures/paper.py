@@ -66,6 +66,9 @@ LABEL, LINE, DIGIT, LETTER = 7.2, 8.5, 3.8, 3.9
 """Points: of a label and of a number in a cell, across their line; of a digit, and of a letter in a title, along it."""
 
 
+LONGEST = 14
+"""Characters of a token's label, as on the page."""
+
 FAMILIES = (
     *("axes", "figure", "hatch", "image", "legend", "lines", "patch", "path", "pdf", "ps", "savefig", "svg", "text"),
     *("xaxis", "xtick", "yaxis", "ytick"),
@@ -231,12 +234,16 @@ def _label(axes: Axes, panel: Panel) -> None:
             texts = list(map(str, numbers))
             step = _round(math.ceil((LABEL if axis == 0 else 4 * len(texts[-1]) + 6) / side))
         else:
-            texts = list(map(shown, tokens))
+            texts = [_cut(shown(token)) for token in tokens]
             step = math.ceil(LABEL / side)
         turned = "vertical" if axis == 1 and tokens is not None else "horizontal"
         places = range(0, len(texts), step)
         set_ticks = (axes.set_yticks, axes.set_xticks)[axis]
         set_ticks(places, texts[::step], rotation=turned, parse_math=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def _round(step: int) -> int:

@@ -44,10 +44,12 @@ class Subject(NamedTuple):
 
     def texts(self, query_len: int, key_len: int) -> dict[str, Sequence[str] | None]:
         """The tokens of the queries and of the keys; those of the queries are the last of the keys'."""
-        queries = self.query_tokens
-        if queries is None and self.tokens is not None and query_len <= key_len == len(self.tokens):
-            queries = self.tokens[key_len - query_len :]
-        return {"query_tokens": queries, "key_tokens": self.tokens}
+        queries, keys = (
+            None if tokens is None else [str(token) for token in tokens] for tokens in (self.query_tokens, self.tokens)
+        )
+        if queries is None and keys is not None and query_len <= key_len == len(keys):
+            queries = keys[key_len - query_len :]
+        return {"query_tokens": queries, "key_tokens": keys}
 
 
 @runtime_checkable
@@ -82,15 +84,22 @@ def _panels(subject: Subject) -> Iterable[Panel]:
     if isinstance(given, Attention):
         return _view(given, subject)
     if isinstance(given, Mask | str):
-        query_len, key_len = subject.lengths or _lengths(subject)
+        query_len, key_len = _lengths(subject)
         return _arrays("", _may_attend(given, query_len, key_len, subject.query_offset), subject)
     if isinstance(given, Mapping):
+        if not given:
+            raise SpecError("there is nothing to draw: the mapping is empty; give {'attn_weights': attn_weights}")
         named = ((str(name), readable(array, str(name))) for name, array in given.items())
         return [one for name, array in named for one in _arrays(name, array, subject)]
     return _arrays("", readable(given, "what is drawn"), subject)
 
 
 def _lengths(subject: Subject) -> tuple[int, int]:
+    if subject.lengths is not None:
+        match subject.lengths:
+            case (int(query_len), int(key_len)) if query_len > 0 and key_len > 0:
+                return query_len, key_len
+        raise SpecError(f"lengths is {subject.lengths!r}, and must be two whole numbers from 1 on: lengths=(16, 16)")
     key_len = SIDE if subject.tokens is None else len(subject.tokens)
     return key_len if subject.query_tokens is None else len(subject.query_tokens), key_len
 
@@ -145,6 +154,8 @@ def _chosen(asked: int | None, count: int, name: str) -> Sequence[int]:
     """The places of what is asked for: all where nothing is."""
     if asked is None:
         return range(count)
+    if not isinstance(asked, int | np.integer):
+        raise SpecError(f"{name} is {asked!r}, and must be a whole number; there are {count}, counted from 0")
     if not -count <= asked < count:
         raise SpecError(f"{name} is {asked}, and there are {count}, counted from 0")
     return [asked % count]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from qkv.errors import QkvError
+from qkv.errors import QkvError, SpecError
 from qkv.pictures.attention import Attention
 from qkv.pictures.page import environment, page
 from qkv.pictures.page_file import write_whole
@@ -37,8 +37,15 @@ class AttentionView(Attention):
         return page(self.title, body, data={"attention": parts.first()}, details=parts.details())
 
     def save(self, path: str | Path, progress: Progress = lambda share: None) -> Path:
-        """The path of the page, which is written there whole or not at all."""
+        """The path of the page, which is written there whole or not at all.
+
+        Raises:
+            SpecError: it is a folder.
+            OSError: it can't be written.
+        """
         path = Path(path)
+        if path.is_dir():
+            raise SpecError(f"{str(path)!r} is a folder; name a file: view.save('show.html')")
         write_whole(path, self.html(progress))
         return path
 

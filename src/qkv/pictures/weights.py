@@ -111,7 +111,11 @@ class GivenWeights(HeadWeights):
     def rows(self, queries: Queries) -> Rows:
         """The weights of these queries over all keys."""
         weights = self.weights[queries]
-        may_attend = ~np.isnan(weights) if self.may_attend is None else self.may_attend[queries]
+        if self.may_attend is None:
+            may_attend = ~np.isnan(weights)
+            may_attend |= ~may_attend.any(axis=1, keepdims=True)  # no mask leaves nothing: that row is broken
+        else:
+            may_attend = self.may_attend[queries]
         return Rows(slice(0, weights.shape[1]), weights, may_attend)
 
 
