@@ -152,3 +152,14 @@ def test_progress_comes_to_the_whole() -> None:
     view_of(40, 40).payload(shares.append)
     assert sum(shares) == pytest.approx(1)
     assert min(shares) > 0
+
+
+def test_where_one_weight_of_a_row_is_told_there_is_one_for_when_the_first_token_is_hidden(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("qkv.pictures.payload.FEW", 0)
+    monkeypatch.setattr("qkv.pictures.payload.RANKED", 1)
+    weights = np.array([[0.7, 0.1, 0.2], [0.6, 0.3, 0.1]])
+    view = AttentionView(layers=[LayerWeights("layer 0", given_heads(weights))])
+    top = view.payload()["layers"][0]["heads"][0]["top"]
+    assert integers(top["keys"]).reshape(2, top["count"]).tolist() == [[0, 2], [0, 1]]

@@ -70,7 +70,7 @@ export interface Head {
   received: Numbers;
   /** All weights, row by row, where there are few; NaN where a query may not attend. */
   exact: Numbers | null;
-  /** The `count` largest weights of each computed row, falling: keys as uint32 (2^32 - 1 for none), exact weights. */
+  /** The `count` largest weights of each computed row, falling, one more than are told by a filter: keys as uint32 (2^32 - 1 for none), exact weights. */
   top: { count: number; keys: Numbers; weights: Numbers } | null;
   /** The values that the weights mix, (key_len, dim), where there are few. */
   value: { dim: number; numbers: Numbers } | null;

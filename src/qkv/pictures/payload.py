@@ -143,8 +143,8 @@ def _computed(view: Attention) -> tuple[Array, int]:
 
 
 def _ranked(rows: int, heads: int) -> int:
-    """How many of the largest weights of each row are kept."""
-    return max(1, min(MOST_RANKED, RANKED // rows, RANKED_IN_ALL // (rows * heads)))
+    """How many of the largest weights of each row are kept: one more than are told, since the first token may go."""
+    return 1 + max(1, min(MOST_RANKED, RANKED // rows, RANKED_IN_ALL // (rows * heads)))
 
 
 def _as_head(place: str, head: HeadWeights, summary: Summary, heads: int, *, whole: bool) -> Payload:

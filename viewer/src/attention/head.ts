@@ -60,9 +60,9 @@ export class HeadNumbers {
     this.top = head.top && { count: head.top.count, keys: integers(head.top.keys), weights: floats(head.top.weights) };
   }
 
-  /** How many of a row's largest weights can be told. */
+  /** How many of a row's largest weights can be told, even where the first token is hidden: Python sends one more. */
   get mostTop(): number {
-    return this.exact ? this.columns : (this.top?.count ?? 0);
+    return this.exact ? this.columns : Math.max(0, (this.top?.count ?? 0) - 1);
   }
 
   /** The picture in which a cell is one query and one key, if there is one. */
