@@ -154,13 +154,24 @@ class Signature:
         return args, kwargs
 
     def in_words(self, mask_form: MaskForm, padding_form: MaskForm) -> list[str]:
-        """What its mask and padding arguments were taken to mean, in sentences."""
+        """What its mask and padding arguments were taken to mean, and what was never given, in sentences."""
         forms = {"mask": mask_form, "padding": padding_form}
-        return [
+        said = [
             f"in its {role} argument {self.roles[role].name!r}, {form}"
             for role, form in forms.items()
             if self.has(role)
         ]
+        never = [one.name for one in self.arguments if self._is_unknown_array(one)]
+        return said + [
+            f"its argument {name!r} was never given: nothing says what it is (--call gives it)" for name in never
+        ]
+
+    def _is_unknown_array(self, argument: Argument) -> bool:
+        """Whether an argument for an array that may be left out has no role, and no value from the user."""
+        known = argument.required or self.role_of(argument) or argument.name in self.extra
+        if known or argument.default is not None or call_role_of(argument.name) or argument.kind in ("args", "kwargs"):
+            return False
+        return bool(_ARRAY.search(argument.annotation) or re.search(r"mask|bias|pad", argument.name))
 
     def named(self, paths: Sequence[str]) -> list[str]:
         """Arguments of a call by name, for those that are known by their place: ``0`` is ``query``."""

@@ -16,6 +16,7 @@ from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
 from qkv.adapters.messages import Facts
+from qkv.adapters.polarity import polarity_said
 from qkv.adapters.pullback import Gradients, Memory, gradients
 from qkv.adapters.shaping.sizes import axes_of
 from qkv.errors import CandidateError
@@ -165,9 +166,11 @@ def function_readings(
                 f"layout {said} has no axis for heads, and the spec has {own.num_heads}",
                 hint="--heads 1, or a layout with an H",
             )
-        for form in mask_forms(signature, mask_meaning, source_meaning(facts.source, signature)):
+        for form in mask_forms(
+            signature, mask_meaning or documented(facts, signature, "mask"), source_meaning(facts.source, signature)
+        ):
             if _broadcasts(form, said):
-                for padding in padding_forms(signature, mask_meaning):
+                for padding in padding_forms(facts, signature, mask_meaning):
                     yield FunctionReading(
                         caller,
                         facts,
@@ -220,15 +223,21 @@ def _broadcasts(form: MaskForm, layout: Layout) -> bool:
     return fits and (form.axes != 3 or layout == "BTD")
 
 
-def padding_forms(signature: Signature, meaning: MaskMeaning | None) -> list[MaskForm]:
-    """Forms of a padding argument; torch's names (``key_padding_mask``) hide, others keep."""
+def documented(facts: Facts, signature: Signature, role: str) -> MaskMeaning | None:
+    """What True means in the argument of this role, as its documentation says; None where there is no word of it."""
+    return polarity_said(facts, signature.roles[role].name) if signature.has(role) else None
+
+
+def padding_forms(facts: Facts, signature: Signature, meaning: MaskMeaning | None) -> list[MaskForm]:
+    """Forms of a padding argument, as documented; torch's names (``key_padding_mask``) hide, others keep."""
     if not signature.has("padding"):
         return [MaskForm()]
+    said = documented(facts, signature, "padding")
     hides = "padding" in signature.roles["padding"].name.lower() or "pad" in signature.roles["padding"].name.lower()
     likely, other = (MaskForm("hide"), MaskForm("keep")) if hides else (MaskForm("keep"), MaskForm("hide"))
     if meaning in ("keep", "hide") and not signature.has("mask"):
         return [MaskForm(meaning)]
-    return [likely, other]
+    return [likely, other] if said is None else [MaskForm(said)]
 
 
 _MEANINGS: Mapping[MaskMeaning, str] = {

@@ -16,7 +16,7 @@ from qkv.adapters.caches.handing import NOTHING, ROOM, Caching, as_chunk, observ
 from qkv.adapters.caches.ways import Room
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
-from qkv.adapters.function import padding_forms, source_meaning
+from qkv.adapters.function import documented, padding_forms, source_meaning
 from qkv.adapters.messages import Facts
 from qkv.adapters.projections import ProjectionReading, randomised, readings_of
 from qkv.adapters.pullback import Gradients, Learned, Memory, gradients, named_arrays, numbered
@@ -268,8 +268,8 @@ def _with_forms(
     torch_own = facts.class_name == "MultiheadAttention" and (facts.foreign or not facts.file)
     hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source, reading.signature)
     layouts = [layout] if layout else token_layouts(reading.facts)
-    forms = mask_forms(reading.signature, mask_meaning, hint)
-    for form, padding, said in product(forms, padding_forms(reading.signature, mask_meaning), layouts):
+    forms = mask_forms(reading.signature, mask_meaning or documented(facts, reading.signature, "mask"), hint)
+    for form, padding, said in product(forms, padding_forms(facts, reading.signature, mask_meaning), layouts):
         batch_taken = reading.caller.dtype is not None
         if said == "TE" and reading.facts.is_module and not layout and batch_taken:
             continue  # without a batch it is not meant

@@ -8,6 +8,7 @@ A new spelling is one more word in one of the two tables.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
@@ -342,8 +343,16 @@ def role_of(name: str, beside: Collection[str] = ()) -> str | None:
 
 
 def call_role_of(name: str) -> str | None:
-    """The role of an argument of a call; None for a name that isn't in ``CALL_ROLES``."""
-    return _CALL_ROLE_OF.get(bare(name))
+    """The role of an argument of a call, by ``CALL_ROLES``, or by the words of a mask's name; None for others."""
+    role = _CALL_ROLE_OF.get(bare(name))
+    return role or next((of for of, words in _MASKS_BY_WORDS if re.search(words, bare(name))), None)
+
+
+_MASKS_BY_WORDS = (
+    ("padding", r"(^|_)(pad|padding)_?masks?$|^(k|kv|key|keys|source|context|encoder|enc|mem)_(\w+_)?masks?$"),
+    ("mask", r"(^|_)(attn|attention|cross|self|causal|src|tgt|memory)_masks?$"),
+)
+"""Names of masks that stand in no table: ``memory_padding_mask``, ``enc_mask``, ``decoder_self_mask``."""
 
 
 def is_config(name: str, annotation: str = "") -> bool:

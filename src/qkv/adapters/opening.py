@@ -255,6 +255,12 @@ def _check_conventions(kind: str, facts: Facts, said: Conventions) -> None:
         raise CandidateError(f"--weights names arrays of a module, and {facts.name} is a {kind}", hint="leave it out")
     if said.init and facts.what == "function":
         raise CandidateError(f"--init is for a constructor, and {facts.name} is a function", hint="--call for its call")
+    signature = Signature.of(facts.call)
+    if said.mask_meaning and not (signature.has("mask") or signature.has("padding")):
+        raise CandidateError(
+            f"--mask-argument says what a mask argument means, and {facts.name} takes none that is known by its name",
+            hint="leave it out, or name the argument mask or key_padding_mask",
+        )
     names = [argument.name for argument in facts.call]
     strange = [name for name in said.call if name not in names]
     if strange and not any(argument.kind == "kwargs" for argument in facts.call):

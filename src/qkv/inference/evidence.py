@@ -9,6 +9,7 @@ from typing import Any
 from qkv.adapters.binding import Signature
 from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of, role_of
+from qkv.adapters.polarity import spoken
 
 
 def attribute(facts: Facts, role: str, kind: Callable[[Any], Any]) -> tuple[str, Any] | None:
@@ -121,9 +122,7 @@ def window_in_words(text: str) -> tuple[int, str] | None:
 
 def prose(facts: Facts) -> str:
     """Its documentation and the comments in its source, without the code between them."""
-    source = own_source(facts)
-    told = re.findall(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'|#([^\n]*)', source, re.DOTALL)
-    return ". ".join([facts.doc, *("".join(one) for one in told)])
+    return ". ".join([facts.doc, *spoken(own_source(facts))])
 
 
 def corner_said(facts: Facts) -> tuple[str, str] | None:
