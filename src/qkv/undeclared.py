@@ -63,7 +63,8 @@ def undeclared_option(trial: Trial, explanation: Explanation | None) -> Undeclar
     screen = min(failing, key=lambda observation: observation.cost).one_call
     run = screen.expected.run
     for option in _options(screen):
-        if said.stated & option.changes.keys():
+        # Whoever said what is meant has spoken of every option but of the mask's: flags name one after the other.
+        if said.stated & option.changes.keys() or (said.is_meant and "mask" not in option.changes):
             continue
         way = twin(run, {option.stage: as_if(STAGES[option.stage], **option.changes)})
         if way is not None and screen.reproduced_by(way.output) is not None and _right_with(trial, option):

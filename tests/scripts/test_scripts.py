@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_a_slip_is_named_on_its_line(
     assert report.line is not None
     assert ([fault.id for fault in report.faults], report.line.line) == ([said[1]], int(said[2]))
     assert report.verdict is Verdict.WRONG
-    assert as_text(report) == snapshot
+    assert as_text(replace(report, printed="")) == snapshot  # warnings name the file by where it lies
 
 
 NOT_MENDED = {"stale_loop", "stale_weights", "fused_view_of_tokens"}
