@@ -106,6 +106,7 @@ def test_a_full_disk_is_said_in_a_line(files: Path, arguments: list[str]) -> Non
 
 
 @posix
+@pytest.mark.slow
 def test_closed_streams_do_no_harm(files: Path) -> None:
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         command = f'"{sys.executable}" -c "{COMMAND[2]}" check wrong.py {closed}'

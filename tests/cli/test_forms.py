@@ -27,6 +27,7 @@ def test_github(qkv: Qkv) -> None:
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_several_files_are_judged_one_after_another(qkv: Qkv) -> None:
     done = qkv("check", "right.py", "wrong.py", "missing.py", "--format", "json")
     reports = [json.loads(line) for line in done.stdout.splitlines()]

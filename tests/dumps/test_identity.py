@@ -103,6 +103,7 @@ def test_what_one_input_can_not_tell(tmp_path: Path) -> None:
     assert found.rivals
 
 
+@pytest.mark.slow
 def test_a_fault_where_no_spec_fits(tmp_path: Path) -> None:
     run = run_of(SPEC)
     tiled = run.inputs.but(key=np.tile(run.inputs.key, (1, 3, 1, 1)), value=np.tile(run.inputs.value, (1, 3, 1, 1)))
@@ -134,6 +135,7 @@ def test_heads_that_the_shapes_show_come_before_heads_that_are_thought_of(tmp_pa
     assert "axes are THD, 8 heads over 2 of key and value" in found.readings
 
 
+@pytest.mark.slow
 def test_where_the_output_has_a_nan_its_place_comes_first(tmp_path: Path) -> None:
     tensors = tensors_of(run_of())
     tensors["out"][1, 2, 3, 4] = np.nan

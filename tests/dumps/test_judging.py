@@ -44,7 +44,7 @@ def with_insides(run: Run) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "fault", ["scale-missing", "causal-one-ahead", "causal-missing", "kv-heads-tiled", "softmax-over-queries"]
 )
@@ -57,6 +57,7 @@ def test_faults_are_named(tmp_path: Path, fault: str, dtype: str) -> None:
     assert report.strength is None
 
 
+@pytest.mark.slow
 def test_without_a_spec_the_usual_ones_are_tried(tmp_path: Path) -> None:
     run = run_of(SPEC.but(scale=0.3))
     path = write(tmp_path / "dump.npz", tensors_of(run))
