@@ -19,7 +19,7 @@ def polarity_said(facts: Facts, argument: str) -> Literal["keep", "hide"] | None
 
     Sentences such as ``key_padding_mask: (B, S), True where padded``, ``0 = masked`` or ``True for real tokens``.
     """
-    # A library's documentation speaks of all its masks; torch's own layer, handed over as an object, comes from no file.
+    # A library's documentation speaks of all its masks; torch's own layer, handed over as an object, has no file.
     if facts.foreign or (facts.class_name == "MultiheadAttention" and not facts.file):
         return None
     text = " ".join(" ".join([facts.doc, *spoken(facts.source)]).split())
