@@ -23,7 +23,7 @@ from qkv.size_rules import AXES
 from qkv.size_sweep import SizeSweep
 from qkv.spread import describe_spread
 from qkv.strength import strength
-from qkv.whereabouts import pictured, whereabouts, wrong_heads
+from qkv.whereabouts import Inside, pictured, whereabouts, wrong_heads
 
 UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbers"
 MOST_STEPS = 7
@@ -88,43 +88,43 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
 def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: SizeSweep | None) -> Report:
     wrong = [observation for observation in trial.observations if not observation.comparison.agrees]
     failing = min(wrong, key=lambda observation: bool(observation.probe.inputs.steps))
-    faults = named_faults(diagnosis.best)
+    inside, faults = Inside(failing, diagnosis), named_faults(diagnosis.best)
     if trial.changed:
         faults = [_inputs_changed(trial), *faults]
     if diagnosis.undeclared is not None and not trial.changed:
         option = diagnosis.undeclared
         why = f"it is right with {option.words}; {option.half_said or 'nothing says that it is meant to have that'}"
         hint = f"if that is meant: {option.flag}; if it is not, it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(inside), **base)
     right_at_once = bool(failing.probe.inputs.steps)
     elsewhere_right = right_at_once or (sweep is not None and not all(sweep.evidence.values()))
     if not faults and not trial.intention.is_meant and not diagnosis.not_a_number and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(inside), **base)
     if not faults and trial.doubts and not elsewhere_right:
         why = f"its numbers are not the expected ones, and {trial.doubts[0].why}"
-        return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(failing, diagnosis), **base)
-    where = whereabouts(failing, diagnosis)
+        return Report(Verdict.UNDECIDED, why=why, hint=trial.doubts[0].hint, spread=_spread(inside), **base)
+    where = whereabouts(inside)
     open_question = _of_its_cache(trial, wrong, faults) if right_at_once else None
     if open_question is not None:
         why, hint = open_question
         base |= {"first_disagreement": where.first, "rows": where.rows, "wrong": _wrong_rows(failing)}
-        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(failing, diagnosis), faults=faults, **base)
+        return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(inside), faults=faults, **base)
     by_size = failing.probe.name.startswith(SIZE)  # which is small already
     shown = failing if by_size else smallest(trial, diagnosis) or failing
     return Report(
         Verdict.WRONG,
         first_disagreement=where.first,
         rows=where.rows,
-        spread=_spread(failing, diagnosis),
+        spread=_spread(inside),
         wrong=_wrong_rows(failing),
         only_when=None if sweep is None else sweep.only_when,
         faults=faults,
         alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
         example=example_of(shown.expected.run, shown.output),
-        matrices=pictured(failing, diagnosis)[:1],
-        by_hand=pictured(shown, diagnosis),
+        matrices=pictured(inside)[:1],
+        by_hand=pictured(inside if shown is failing else Inside(shown, diagnosis)),
         why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else _unexplained(failing),
         **base,
     )
@@ -185,8 +185,9 @@ def cache_words(trial: Trial) -> list[str]:
     return [f"its cache was not used{why}"]
 
 
-def _spread(failing: Observation, diagnosis: Diagnosis) -> str:
-    heads, steps = wrong_heads(failing, diagnosis), failing.probe.inputs.steps
+def _spread(inside: Inside) -> str:
+    failing = inside.observation
+    heads, steps = wrong_heads(inside), failing.probe.inputs.steps
     spread = describe_spread(failing.comparison.wrong, failing.expected.judged, heads)
     return f"{spread}; the tokens came as {_in_steps(steps)}" if steps else spread
 

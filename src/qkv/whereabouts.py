@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,11 +12,83 @@ from qkv.comparison import Bools, Floats
 from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.oracle import Run
 from qkv.report import Disagreement, RowPair
-from qkv.report.matrices import Matrices, matrices_at
+from qkv.report.matrices import Matrices, matrices_at, unlike
 from qkv.vocabulary import Stage
 
-DIFFERS = 1e-6
-"""Share of the largest entry from which on two rows differ to a reader."""
+
+@dataclass(frozen=True)
+class Inside:
+    """What is known of the inside of a candidate that is wrong on a probe.
+
+    It is the run under the fault where one was found, which has all the candidate's numbers; otherwise what the output
+    tells, with its projection undone where that is possible.
+
+    Attributes:
+        observation: the candidate's output beside the right one. It is wrong.
+        diagnosis: the fault, where one was found.
+    """
+
+    observation: Observation
+    diagnosis: Diagnosis
+
+    @property
+    def right(self) -> Run:
+        """The oracle's run."""
+        return self.observation.expected.run
+
+    @cached_property
+    def faulty(self) -> Run | None:
+        """The run under the fault; None where none was found."""
+        best = self.diagnosis.best
+        return None if best is None else under(best.variants, self.right)
+
+    @cached_property
+    def contexts(self) -> Floats | None:
+        """The candidate's context vectors, ``(batch, head, query, value_dim)``; None where they can't be told."""
+        if self.faulty is None:
+            found = undone(self.observation)
+        else:
+            before = self.faulty.before.get(Stage.MERGE)
+            found = None if before is None else before.context
+        return None if found is None or found.shape != contexts(self.right).shape else found
+
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """Sequence, query, row and channel of the first wrong entry; a row is a head where heads can be told apart."""
+        place = self.observation.comparison.first
+        assert place is not None
+        return place
+
+    @property
+    def by_heads(self) -> bool:
+        """Whether the output tells the heads apart."""
+        return self.observation.expected.num_heads == self.right.spec.num_heads
+
+    @cached_property
+    def head(self) -> int | None:
+        """The first head that is wrong in the first wrong row; None where it can't be told."""
+        batch, query, row_head, _ = self.place
+        if self.by_heads:
+            return row_head
+        if self.contexts is None:
+            return None
+        pairs = zip(contexts(self.right)[batch, :, query], self.contexts[batch, :, query], strict=True)
+        return next((head for head, (expected, got) in enumerate(pairs) if unlike(expected, got).any()), None)
+
+    def weights(self, row: tuple[int, int, int]) -> Floats | None:
+        """The candidate's weights at a sequence, head and query; None where they can't be told."""
+        if self.faulty is None:
+            return self._recovered(row)
+        weights: Floats | None = self.faulty.weights
+        return None if weights is None or weights.shape != self.right.weights.shape else weights[row]
+
+    def _recovered(self, row: tuple[int, int, int]) -> Floats | None:
+        """The weights that give the candidate's context from the right values; None where many would."""
+        value = self.right.value[row[:2]]
+        if self.contexts is None or np.linalg.matrix_rank(value) < value.shape[0]:
+            return None
+        weights: Floats = self.contexts[row] @ np.linalg.pinv(value)
+        return weights if np.allclose(weights @ value, self.contexts[row], atol=1e-6) else None
 
 
 @dataclass(frozen=True)
@@ -31,88 +104,61 @@ class Whereabouts:
     rows: tuple[RowPair, ...]
 
 
-def whereabouts(observation: Observation, diagnosis: Diagnosis) -> Whereabouts:
-    """Where the candidate is wrong first on a probe.
-
-    Which head and which weight: from the run under the fault where one was found, which has all the candidate's
-    numbers; otherwise from the output, with its projection undone where that is possible.
-    """
-    place = observation.comparison.first
-    assert place is not None
+def whereabouts(inside: Inside) -> Whereabouts:
+    """Where the candidate is wrong first on a probe."""
+    observation, place = inside.observation, inside.place
     batch, query, row_head, channel = place
-    right = observation.expected.run
-    faulty = None if diagnosis.best is None else under(diagnosis.best.variants, right)
-    by_heads = observation.expected.num_heads == right.spec.num_heads
-    head = row_head if by_heads else _head(observation, faulty, batch, query)
-    key = None if head is None else _key(right, faulty, observation, (batch, head, query))
+    expected, got = observation.expected.rows, observation.comparison.got
     first = Disagreement(
         observation.probe.name,
         batch,
-        head,
+        inside.head,
         query,
-        key,
+        _key(inside),
         channel,
-        float(observation.expected.rows[place]),
-        float(observation.comparison.got[place]),
+        float(expected[place]),
+        float(got[place]),
     )
-    pairs = [RowPair(f"output of token {query}", *_output_rows(observation, batch, query, row_head))]
-    if head is not None:
-        pairs = [*_inner_rows(right, faulty, (batch, head, query)), *pairs]
-    return Whereabouts(first, tuple(pairs))
+    rows = expected[batch, query, row_head], got[batch, query, row_head]
+    return Whereabouts(first, (*_inner_rows(inside), RowPair(f"output of token {query}", *rows)))
 
 
-def pictured(observation: Observation, diagnosis: Diagnosis) -> list[Matrices]:
-    """The first thing inside that is wrong, of all queries: the weights of a head, else its contexts; and the output.
-
-    What is inside is known from the run under the fault where one was found, otherwise from the output.
-    """
-    place = observation.comparison.first
-    assert place is not None
-    batch, query, row_head, _ = place
-    right = observation.expected.run
-    faulty = None if diagnosis.best is None else under(diagnosis.best.variants, right)
-    by_heads = observation.expected.num_heads == right.spec.num_heads
-    head = row_head if by_heads else _head(observation, faulty, batch, query)
-    inside = () if head is None else _inside(observation, faulty, (batch, head))
+def pictured(inside: Inside) -> list[Matrices]:
+    """The first thing that is wrong inside, of all queries: a head's weights, else its contexts; and the output."""
+    observation, batch = inside.observation, inside.place[0]
     judged = observation.expected.judged[batch].any(axis=-1)[:, None]
-    first = [one for matrices in inside if (one := matrices.judged(judged)).first is not None][:1]
-    output = matrices_at("output", "output", (batch,), (right, right.but(output=observation.output)))
+    first = [one for matrices in _of_head(inside) if (one := matrices.judged(judged)).first is not None][:1]
+    output = matrices_at("output", "output", (batch,), (inside.right, inside.right.but(output=observation.output)))
     wrong = observation.comparison.wrong[batch].any(axis=-1)[:, None]
     return [*first, output.judged(wrong)]
 
 
-def wrong_heads(observation: Observation, diagnosis: Diagnosis) -> Bools | None:
+def wrong_heads(inside: Inside) -> Bools | None:
     """Which heads' contexts are wrong under the fault, ``(head,)``; None where rows tell it, or nothing does."""
-    right = observation.expected.run
-    if observation.expected.num_heads == right.spec.num_heads or diagnosis.best is None:
+    if inside.by_heads or inside.faulty is None or inside.contexts is None:
         return None
-    expected, got = contexts(right), _contexts_of(under(diagnosis.best.variants, right))
-    if got is None or got.shape != expected.shape:
-        return None
-    wrong = np.array([differ(expected[:, head], got[:, head]) for head in range(expected.shape[1])])
+    heads = zip(contexts(inside.right).swapaxes(0, 1), inside.contexts.swapaxes(0, 1), strict=True)
+    wrong = np.array([unlike(expected, got).any() for expected, got in heads])
     return wrong if wrong.any() else None
 
 
-def _inside(observation: Observation, faulty: Run | None, head: tuple[int, int]) -> Iterator[Matrices]:
-    """The weights and the contexts of a head, those that are known."""
-    right = observation.expected.run
-    if faulty is not None and faulty.weights is not None and faulty.weights.shape == right.weights.shape:
-        yield matrices_at("attn_weights", "weights", head, (right, faulty))
-    if faulty is None:
-        rows = [_recovered(right, observation, (*head, query)) for query in range(right.weights.shape[2])]
-        if all(row is not None for row in rows):
-            given = right.weights.copy()
-            given[head] = rows
-            yield matrices_at("attn_weights", "weights", head, (right, right.but(weights=given)))
-    contexts_of = undone(observation) if faulty is None else _contexts_of(faulty)
-    if contexts_of is not None and contexts_of.shape == contexts(right).shape:
-        yield matrices_at(
-            "context", "context", head, (right.but(context=contexts(right)), right.but(context=contexts_of))
-        )
-
-
-def _output_rows(observation: Observation, batch: int, query: int, row_head: int) -> tuple[Floats, Floats]:
-    return observation.expected.rows[batch, query, row_head], observation.comparison.got[batch, query, row_head]
+def _of_head(inside: Inside) -> Iterator[Matrices]:
+    """The weights and the contexts of the first wrong head, those that are known."""
+    right, batch = inside.right, inside.place[0]
+    if inside.head is None:
+        return
+    head = batch, inside.head
+    rows = [inside.weights((*head, query)) for query in range(right.weights.shape[2])]
+    if inside.faulty is not None:
+        if rows[0] is not None:
+            yield matrices_at("attn_weights", "weights", head, (right, inside.faulty))
+    elif all(row is not None for row in rows):
+        given = right.weights.copy()
+        given[head] = rows
+        yield matrices_at("attn_weights", "weights", head, (right, right.but(weights=given)))
+    if inside.contexts is not None:
+        runs = right.but(context=contexts(right)), right.but(context=inside.contexts)
+        yield matrices_at("context", "context", head, runs)
 
 
 def contexts(run: Run) -> Floats:
@@ -139,58 +185,26 @@ def undone(observation: Observation) -> Floats | None:
     return output.reshape(batch, queries, heads, dim).transpose(0, 2, 1, 3)
 
 
-def _head(observation: Observation, faulty: Run | None, batch: int, query: int) -> int | None:
-    right = contexts(observation.expected.run)
-    got = undone(observation) if faulty is None else _contexts_of(faulty)
-    if got is None or got.shape != right.shape:
+def _key(inside: Inside) -> int | None:
+    """The first key whose weight is wrong in the first wrong row; None where that can't be told."""
+    batch, query, _, _ = inside.place
+    if inside.head is None:
         return None
-    wrong = [head for head in range(right.shape[1]) if differ(right[batch, head, query], got[batch, head, query])]
-    return wrong[0] if wrong else None
+    row = batch, inside.head, query
+    got = inside.weights(row)
+    off = None if got is None else unlike(inside.right.weights[row], got)
+    return int(np.argmax(off)) if off is not None and off.any() else None
 
 
-def _contexts_of(faulty: Run) -> Floats | None:
-    before = faulty.before.get(Stage.MERGE)
-    return None if before is None else before.context
-
-
-def _key(right: Run, faulty: Run | None, observation: Observation, row: tuple[int, int, int]) -> int | None:
-    expected = right.weights[row]
-    got = _weights_row(faulty, right, row) if faulty is not None else _recovered(right, observation, row)
-    if got is None or got.shape != expected.shape or not differ(expected, got):
-        return None
-    with np.errstate(all="ignore"):
-        off = ~np.isclose(got, expected, rtol=0, atol=DIFFERS * max(float(np.abs(expected).max()), 1e-12))
-    return int(np.argmax(off))
-
-
-def _weights_row(faulty: Run, right: Run, row: tuple[int, int, int]) -> Floats | None:
-    """The row of weights under a fault; None where the fault makes weights of another shape."""
-    weights: Floats | None = faulty.weights
-    return None if weights is None or weights.shape != right.weights.shape else weights[row]
-
-
-def _recovered(right: Run, observation: Observation, row: tuple[int, int, int]) -> Floats | None:
-    """The row of weights that gives the candidate's context from the right values; None where many rows would."""
-    context, value = undone(observation), right.value[row[:2]]
-    if context is None or np.linalg.matrix_rank(value) < value.shape[0]:
-        return None
-    weights: Floats = context[row] @ np.linalg.pinv(value)
-    return weights if np.allclose(weights @ value, context[row], atol=1e-6) else None
-
-
-def _inner_rows(right: Run, faulty: Run | None, row: tuple[int, int, int]) -> Iterator[RowPair]:
-    if faulty is None:
+def _inner_rows(inside: Inside) -> Iterator[RowPair]:
+    """The weights and the context of the first wrong row, under the fault."""
+    batch, query, _, _ = inside.place
+    if inside.faulty is None or inside.head is None:
         return
-    _, head, query = row
-    weights, context = _weights_row(faulty, right, row), _contexts_of(faulty)
-    if weights is not None and weights.shape == right.weights[row].shape:
-        yield RowPair(f"weights of token {query} in head {head}", right.weights[row], weights)
-    if context is not None and context.shape == contexts(right).shape:
-        yield RowPair(f"context of token {query} in head {head}", contexts(right)[row], context[row])
-
-
-def differ(left: Floats, right: Floats) -> bool:
-    """Whether two rows differ to a reader."""
-    scale = float(np.nanmax(np.abs(left), initial=1e-12))
-    with np.errstate(all="ignore"):
-        return not np.allclose(left, right, rtol=0, atol=DIFFERS * scale, equal_nan=True)
+    row = batch, inside.head, query
+    weights = inside.weights(row)
+    if weights is not None:
+        yield RowPair(f"weights of token {query} in head {inside.head}", inside.right.weights[row], weights)
+    if inside.contexts is not None:
+        yield RowPair(f"context of token {query} in head {inside.head}", contexts(inside.right)[row],
+                      inside.contexts[row])  # fmt: skip

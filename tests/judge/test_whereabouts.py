@@ -13,7 +13,7 @@ from qkv.debugger import check
 from qkv.diagnosis import Diagnosis, Observation, diagnose
 from qkv.oracle import Inputs
 from qkv.spread import describe_spread
-from qkv.whereabouts import Whereabouts, undone, whereabouts, wrong_heads
+from qkv.whereabouts import Inside, Whereabouts, undone, whereabouts, wrong_heads
 
 Array = np.ndarray
 
@@ -80,7 +80,7 @@ def found(case: Case, **mistake: Any) -> tuple[Observation, Whereabouts]:
     diagnosis = diagnose(observations, pairs=False)
     assert diagnosis.best is not None
     first = next(observation for observation in observations if not observation.comparison.agrees)
-    return first, whereabouts(first, diagnosis)
+    return first, whereabouts(Inside(first, diagnosis))
 
 
 @pytest.mark.parametrize("case", [HEADS_GIVEN, TOKENS_GIVEN, NARROW], ids=["heads", "tokens", "narrow"])
@@ -134,11 +134,11 @@ def test_the_first_head_that_is_wrong(case: Case) -> None:
 def test_the_heads_that_are_wrong_are_known_where_rows_are_of_all_of_them() -> None:
     observations = observed(TOKENS_GIVEN, tiled=True)
     failing = next(observation for observation in observations if not observation.comparison.agrees)
-    wrong = wrong_heads(failing, diagnose(observations, pairs=False))
+    wrong = wrong_heads(Inside(failing, diagnose(observations, pairs=False)))
     assert wrong is not None
     assert wrong.tolist() == [False, True, True, False]
     assert describe_spread(failing.comparison.wrong, failing.expected.judged, wrong).endswith("in heads 1 and 2 of 4")
-    assert wrong_heads(failing, Diagnosis()) is None
+    assert wrong_heads(Inside(failing, Diagnosis())) is None
 
 
 # --- unexplained ------------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def unexplained(case: Case, places: Sequence[tuple[int, int, int]], keys: tuple[
 def test_head_and_weight_are_read_back_from_the_output(case: Case, place: tuple[int, int, int]) -> None:
     batch, head, query = place
     observation = unexplained(case, [place])
-    where = whereabouts(observation, Diagnosis())
+    where = whereabouts(Inside(observation, Diagnosis()))
     assert (where.first.batch, where.first.head, where.first.query, where.first.key) == (batch, head, query, 1)
     (output,) = where.rows
     assert output.title == f"output of token {query}"
@@ -171,7 +171,7 @@ def test_head_and_weight_are_read_back_from_the_output(case: Case, place: tuple[
 
 
 def test_the_earliest_token_comes_before_the_first_head() -> None:
-    where = whereabouts(unexplained(TOKENS_GIVEN, [(0, 0, 5), (0, 3, 4)]), Diagnosis())
+    where = whereabouts(Inside(unexplained(TOKENS_GIVEN, [(0, 0, 5), (0, 3, 4)]), Diagnosis()))
     assert (where.first.query, where.first.head) == (4, 3)
 
 
@@ -186,7 +186,7 @@ def test_the_contexts_behind_a_projection_are_those_that_went_in() -> None:
 def test_no_head_is_named_where_the_projection_can_not_be_undone() -> None:
     observation = unexplained(NARROW, [(0, 2, 4)])
     assert undone(observation) is None
-    where = whereabouts(observation, Diagnosis())
+    where = whereabouts(Inside(observation, Diagnosis()))
     assert (where.first.query, where.first.head, where.first.key) == (4, None, None)
     assert [pair.title for pair in where.rows] == ["output of token 4"]
 
@@ -195,13 +195,13 @@ def test_no_weight_is_named_where_no_weights_give_the_context() -> None:
     probe, right = TOKENS_GIVEN.expected[0]
     context = mixed(probe.inputs, weights_of(probe.inputs))
     context[1, 2, 3] += np.random.default_rng(0).normal(size=10)  # off what seven values of ten channels can mix to
-    where = whereabouts(Observation(probe, right, put_out(probe.inputs, context)), Diagnosis())
+    where = whereabouts(Inside(Observation(probe, right, put_out(probe.inputs, context)), Diagnosis()))
     assert (where.first.batch, where.first.head, where.first.query, where.first.key) == (1, 2, 3, None)
 
 
 def test_no_weight_is_named_where_many_rows_give_the_context() -> None:
     wide = function(causal=True, takes=frozenset(), max_tokens=12, **{**SIZES, "value_dim": 5})  # fewer than seven keys
-    where = whereabouts(unexplained(wide, [(0, 2, 4)]), Diagnosis())
+    where = whereabouts(Inside(unexplained(wide, [(0, 2, 4)]), Diagnosis()))
     assert (where.first.head, where.first.query, where.first.key) == (2, 4, None)
 
 

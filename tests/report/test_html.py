@@ -43,7 +43,7 @@ from qkv.report.plain import visible
 from qkv.report.terminal import as_text
 from qkv.request import Request
 from qkv.spec import AttentionSpec
-from qkv.whereabouts import pictured
+from qkv.whereabouts import Inside, pictured
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 EVIL = "</pre><script>alert(1)</script>&amp; \u202egnp.exe \x1b[2J \x00 \udcff"
@@ -325,7 +325,7 @@ def test_weights_are_drawn_from_the_run_under_the_fault_or_from_the_output() -> 
     observation, variant = failing(CASES["encoder"], "softmax-twice")
     weights = under((variant,), observation.expected.run).weights[0, 0]
     for diagnosis in (Diagnosis(Explanation((variant,), 0.0)), Diagnosis()):
-        inside, output = pictured(observation, diagnosis)
+        inside, output = pictured(Inside(observation, diagnosis))
         assert (inside.title, output.title) == ("attn_weights, head 0, sequence 0", "output, sequence 0")
         assert np.allclose(inside.got, weights)
         assert inside.first == output.first == (0, 0)
@@ -333,10 +333,10 @@ def test_weights_are_drawn_from_the_run_under_the_fault_or_from_the_output() -> 
 
 def test_where_the_weights_are_right_what_comes_of_them_is_drawn() -> None:
     observation, variant = failing(CASES["encoder"], "weights-times-key")
-    inside, _ = pictured(observation, Diagnosis(Explanation((variant,), 0.0)))
+    inside, _ = pictured(Inside(observation, Diagnosis(Explanation((variant,), 0.0))))
     assert inside.title == "context, head 0, sequence 0"
     observation, variant = failing(CASES["encoder"], "heads-merged-by-view")
-    (output,) = pictured(observation, Diagnosis(Explanation((variant,), 0.0)))
+    (output,) = pictured(Inside(observation, Diagnosis(Explanation((variant,), 0.0))))
     assert output.title == "output, sequence 0"
     assert output.first is not None
 

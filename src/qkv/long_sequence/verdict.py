@@ -12,7 +12,7 @@ from qkv.long_sequence.judging import LongSequence, judged_at
 from qkv.long_sequence.together import Drift
 from qkv.report import ProbeResult, Report, Verdict
 from qkv.settling import Trial
-from qkv.whereabouts import whereabouts
+from qkv.whereabouts import Inside, whereabouts
 
 
 def with_length(
@@ -64,7 +64,7 @@ def _wrong(report: Report, long: LongSequence) -> Report:
     """The report on a candidate that is wrong at this length only."""
     assert long.first is not None
     first, observation = long.first
-    where = whereabouts(observation, long.diagnosis)
+    where = whereabouts(Inside(observation, long.diagnosis))
     place = replace(where.first, query=first)
     faults = named_faults(long.diagnosis.best)
     return replace(
