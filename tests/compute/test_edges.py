@@ -65,6 +65,20 @@ def test_one_head_may_be_written_without_its_axis() -> None:
     assert (output.shape, lse.shape, weights.shape) == ((5, 8), (5,), (5, 7))
 
 
+@pytest.mark.parametrize("rows", [[0], torch.tensor([3, 0]), (-1,)], ids=str)
+def test_the_weights_of_chosen_queries_come_beside_the_output(rows: Any) -> None:
+    query, key, value = heads(2, 4, 5, 8), heads(2, 2, 7, 8), heads(2, 2, 7, 8)
+    whole = attend(query, key, value, mask=qkv.causal(), return_weights=True)[1]
+    output, weights = attend(query, key, value, mask=qkv.causal(), return_weights=rows)
+    assert output.shape == (2, 4, 5, 8)
+    torch.testing.assert_close(weights, whole[:, :, list(rows)])
+
+
+def test_weights_that_nobody_asked_for_are_not_given() -> None:
+    x = heads(1, 2, 5, 0)  # heads without channels, of which all the scores are made
+    assert isinstance(attend(x, x, x), torch.Tensor)
+
+
 def test_the_last_query_stands_at_the_last_key() -> None:
     x = heads(1, 2, 9, 8)
     whole = attend(x, x, x, mask=qkv.causal() & qkv.window(4))

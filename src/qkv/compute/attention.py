@@ -117,10 +117,13 @@ def attend(
     rows = read_rows(return_weights, given)
     with without_autocast(query.device):
         attended = _attended(given, plan_of(given, weights=return_weights is True), return_lse)
-        weights = attended.weights if rows is None else composite(given, rows=rows).weights
+        if rows is not None:
+            weights = composite(given, rows=rows).weights
+        else:
+            weights = attended.weights if return_weights else None
     output = attended.output.reshape(*query.shape[:-1], value.shape[-1])
     extra: list[Tensor] = [attended.lse.reshape(query.shape[:-1])] if return_lse else []
-    if weights is not None and return_weights:
+    if weights is not None:
         extra.append(weights.reshape(*query.shape[:-2], *weights.shape[2:]))
     return (output, *extra) if extra else output
 
