@@ -28,7 +28,6 @@ MOST_WEIGHTS = 1 << 22
 EVEN = "evenly"
 """The pattern of a head that tells no keys apart."""
 
-
 INDUCTION = "induction"
 
 

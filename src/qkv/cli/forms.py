@@ -58,7 +58,6 @@ def document_of(reports: Sequence[Report], form: str) -> str:
 
 def exit_code_of(reports: Sequence[Report]) -> int:
     """The exit code of the worst: of one that is wrong, else of one that could not be run, else of an undecided one."""
-    from qkv.report import Verdict
+    from qkv.report import WORST_FIRST
 
-    worst = [Verdict.WRONG, Verdict.FAILED, Verdict.UNDECIDED, Verdict.RIGHT]
-    return min((report.verdict for report in reports), key=worst.index).exit_code
+    return min((report.verdict for report in reports), key=WORST_FIRST.index).exit_code

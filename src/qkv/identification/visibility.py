@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,6 +106,13 @@ class View:
     def of_head(self, head: int) -> Mapping[Lengths, np.ndarray]:
         """What one head's queries may attend to, by lengths."""
         return {lengths: seen.allowed[head] for lengths, seen in self.sights.items()}
+
+    def alike(self, heads: Iterable[int]) -> list[list[int]]:
+        """The heads in groups, each of which sees the same everywhere."""
+        groups: dict[bytes, list[int]] = {}
+        for head in heads:
+            groups.setdefault(b"".join(seen.tobytes() for seen in self.of_head(head).values()), []).append(head)
+        return list(groups.values())
 
     @property
     def squares(self) -> list[Lengths]:

@@ -331,16 +331,11 @@ def documents_of(found: Found) -> tuple[int, ...]:
 
 def pictures_of(found: Found) -> dict[str, str]:
     """Sets that no rule makes, drawn at the first lengths that no rule explains, one for all heads that share it."""
-    pictures: dict[str, list[int]] = {}
-    for head in found.heads:
-        if found.rules[head] is None:
-            lengths = _telling(found, head)
-            picture = drawn(found.allowed(lengths)[head][:MOST_DRAWN, :MOST_DRAWN])
-            pictures.setdefault(picture, []).append(head)
-    return {
-        f"heads {_list(heads)}, the first {picture.find(chr(10))} tokens": picture
-        for picture, heads in pictures.items()
-    }
+    pictures = {}
+    for heads in found.view.alike(head for head in found.heads if found.rules[head] is None):
+        allowed = found.allowed(_telling(found, heads[0]))[heads[0]][:MOST_DRAWN, :MOST_DRAWN]
+        pictures[f"heads {_list(heads)}, the first {allowed.shape[1]} tokens"] = drawn(allowed)
+    return pictures
 
 
 def _telling(found: Found, head: int) -> tuple[int, int]:

@@ -65,7 +65,6 @@ MARGIN = 0.05
 LABEL, LINE, DIGIT, LETTER = 7.2, 8.5, 3.8, 3.9
 """Points: of a label and of a number in a cell, across their line; of a digit, and of a letter in a title, along it."""
 
-
 LONGEST = 14
 """Characters of a token's label, as on the page."""
 
@@ -126,9 +125,8 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
             )
         if len({one.numbers.shape for one in panels}) == 1:
             _label_outer(axes, columns)
-        for _ in range(
-            2
-        ):  # colour bars below stand apart by a share of the height; labels by what is known of the width
+        # Twice: colour bars below stand apart by a share of the height, labels by what is known of the width.
+        for _ in range(2):
             figure.set_figheight(_height(figure, around))
             for place, one in zip(axes, panels, strict=True):
                 _label(place, one.pooled(MOST, MOST))

@@ -198,9 +198,8 @@ def as_array(value: Any, name: str) -> Array:
         array = np.asarray(_unmasked(readable(value) if is_tensor(value) else value))
     except CandidateError as error:
         raise CandidateError(f"{name} {error.message}", hint=error.hint) from None
-    if (
-        array.dtype.kind == "V" and array.dtype.names is None
-    ):  # bfloat16 and the like, which NumPy can't compute with by itself
+    # bfloat16 and the like, which NumPy can't compute with by itself.
+    if array.dtype.kind == "V" and array.dtype.names is None:
         array = array.astype(np.float32)
     if array.dtype.kind not in "biuf":
         raise CandidateError(f"{name} holds {array.dtype.name} values", hint="give attention weights as real numbers")

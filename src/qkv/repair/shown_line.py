@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 
 from qkv.adapters.texts import Text, text_of
+from qkv.repair.source import changed
 from qkv.report import Patch, SourceLine
 
 
@@ -62,12 +62,12 @@ def _is_in(blamed: SourceLine, text: Text, stretches: Sequence[_Stretch]) -> boo
 def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
     """Where two texts differ, as lines of the first."""
     found = []
-    for kind, start, end, _, _ in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for kind, start, end, _, _ in changed(before, after):
         if kind == "insert":
             above = max((line for line in range(1, start + 1) if before[line - 1].strip()), default=start + 1)
             below = min((line for line in range(start + 1, len(before) + 1) if before[line - 1].strip()), default=above)
             found.append(_Stretch(above, below, put_in=True))
-        elif kind != "equal":
+        else:
             found.append(_Stretch(start + 1, end))
     return found
 

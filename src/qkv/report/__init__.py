@@ -1,6 +1,7 @@
 """The report: one document, lowered to the terminal and to JSON."""
 
 from qkv.report.document import (
+    WORST_FIRST as WORST_FIRST,
     CandidateWords as CandidateWords,
     Disagreement as Disagreement,
     Example as Example,

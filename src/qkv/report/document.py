@@ -32,6 +32,15 @@ class Verdict(StrEnum):
         """What the command line exits with; 2 is bad usage."""
         return {"right": 0, "wrong": 1, "undecided": 3, "failed": 4}[self.value]
 
+    @property
+    def mark(self) -> str:
+        """One character that stands for it."""
+        return {"right": "✓", "wrong": "✗", "undecided": "?", "failed": "!"}[self.value]
+
+
+WORST_FIRST = (Verdict.WRONG, Verdict.FAILED, Verdict.UNDECIDED, Verdict.RIGHT)
+"""The answers by what counts most where there are several."""
+
 
 @dataclass(frozen=True)
 class CandidateWords:
@@ -263,6 +272,11 @@ class Report:
     patch: Patch | None = None
     matrices: Sequence[Matrices] = ()
     by_hand: Sequence[Matrices] = ()
+
+    @property
+    def tells_rows(self) -> bool:
+        """Whether ``wrong`` shows more than one row."""
+        return len(self.wrong) > 1 or any(len(head) > 1 for head in self.wrong)
 
     @property
     def exit_code(self) -> int:

@@ -7,13 +7,11 @@ from textwrap import dedent
 from typing import Any
 
 from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, left_out, numbers, row_texts, told_apart
-from qkv.report.document import CandidateWords, Example, Patch, Report, RowPair, Verdict
+from qkv.report.document import CandidateWords, Example, Patch, RowPair
 from qkv.report.highlighting import highlighted
 from qkv.report.places import TWO_DUMPS, place_of
 from qkv.spec import describe
 from qkv.vocabulary import Stage
-
-MARKS = {Verdict.RIGHT: "✓", Verdict.WRONG: "✗", Verdict.UNDECIDED: "?", Verdict.FAILED: "!"}
 
 TONES = {"right": "right", "wrong": "wrong", "undecided": "unsure", "failed": "wrong", "known": "right",
          "part": "unsure", "none": "wrong"}  # fmt: skip
@@ -70,11 +68,6 @@ def array_text(example: Example) -> list[tuple[str, str]]:
     return [(name, numbers(array, 64)) for name, array in arrays]
 
 
-def disagrees(report: Report) -> bool:
-    """Whether the picture of wrong rows shows more than one row."""
-    return len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong)
-
-
 def size(value: float | None) -> str:
     """An error or a tolerance; empty for none."""
     return "" if value is None else f"{value:.1e}".replace("-", "\u2212")
@@ -87,11 +80,9 @@ HELPERS: Mapping[str, Any] = {
     "dedented": dedented,
     "describe": describe,
     "diff_lines": diff_lines,
-    "disagrees": disagrees,
     "highlighted": highlighted,
     "in_short": in_short,
     "left_out": left_out,
-    "marks": MARKS,
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,
     "place_of": place_of,

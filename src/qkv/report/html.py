@@ -9,18 +9,16 @@ from typing import Any
 
 from qkv.pictures.page import environment, page
 from qkv.report.anatomy import Anatomy
-from qkv.report.document import Report
+from qkv.report.document import WORST_FIRST, Report
 from qkv.report.excerpt import Excerpt, excerpt_of
 from qkv.report.figures import Figure, figure_of
 from qkv.report.grids import Triple, text_of, triple
-from qkv.report.helpers import HELPERS, MARKS, TONES, common_name
+from qkv.report.helpers import HELPERS, TONES, common_name
 from qkv.report.highlighting import highlighted
 from qkv.report.identity import Identity
 from qkv.report.identity_form import STATES, in_short, state_of
 from qkv.report.plain import visible
 from qkv.report.worth import Worth, worth_of
-
-WORST_FIRST = ("wrong", "failed", "undecided", "right")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def to_html(reports: Sequence[Report]) -> str:
     if len(views) == 1:
         report = views[0].report
         return _page("report.html", _title(report), view=views[0])
-    counts = Counter(view.report.verdict.value for view in views)
+    counts = Counter(view.report.verdict for view in views)
     said = ", ".join(f"{counts[verdict]} {verdict}" for verdict in WORST_FIRST if counts[verdict])
     return _page("reports.html", f"{said} · qkv", views=views, said=said)
 
@@ -99,7 +97,7 @@ def _drawn(figure: Figure) -> Triple | None:
 
 def _title(report: Report) -> str:
     faults = " and ".join(fault.id for fault in report.faults)
-    parts = [f"{MARKS[report.verdict]} {report.verdict.value}", common_name(report.candidate), faults, "qkv"]
+    parts = [f"{report.verdict.mark} {report.verdict.value}", common_name(report.candidate), faults, "qkv"]
     return " · ".join(part for part in parts if part)
 
 

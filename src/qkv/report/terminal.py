@@ -24,11 +24,11 @@ from qkv.report.plain import harmless
 from qkv.report.worth import worth_of
 from qkv.spec import describe
 
-MARKS = {
-    Verdict.RIGHT: ("✓", "bold green"),
-    Verdict.WRONG: ("✗", "bold red"),
-    Verdict.UNDECIDED: ("?", "bold yellow"),
-    Verdict.FAILED: ("!", "bold magenta"),
+STYLES = {
+    Verdict.RIGHT: "bold green",
+    Verdict.WRONG: "bold red",
+    Verdict.UNDECIDED: "bold yellow",
+    Verdict.FAILED: "bold magenta",
 }
 NARROWEST = 60
 """Columns; in fewer, rows of numbers and code could not be read."""
@@ -56,10 +56,14 @@ def print_report(report: Report, console: Console, *, verbose: bool = False) -> 
 def report_text(report: Report, console: Console, *, verbose: bool = False) -> str:
     """The report as the console's encoding, width and colours have it: see :func:`print_report`."""
     report, room = harmless(report), console.width - INDENT
-    mark, style = MARKS[report.verdict]
     inside = [("inside", _inside(report.pictured(), console, room))] if verbose and report.matrices else []
     sections = (*_findings(report, room), *inside, *_grounds(report, room, verbose))
-    return page(headline(mark, report.verdict.value, style, report.candidate), sections, report.repeat, console)
+    return page(
+        headline(report.verdict.mark, report.verdict.value, STYLES[report.verdict], report.candidate),
+        sections,
+        report.repeat,
+        console,
+    )
 
 
 def as_text(report: Report, width: int = 100) -> str:
@@ -160,7 +164,7 @@ def _where(report: Report, room: int) -> RenderableType:
     if inside and first.tensor == "output" and probe:
         lines.append(Text(f"first wrong inside: {', '.join(inside)}"))
     lines += [_side_by_side(pair, report.sides, room) for pair in told_apart(report.rows)]
-    if len(report.wrong) > 1 or any(len(head) > 1 for head in report.wrong):
+    if report.tells_rows:
         lines.append(_picture(report.wrong))
     return Group(*lines)
 

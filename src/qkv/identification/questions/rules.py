@@ -7,20 +7,17 @@ import numpy as np
 from qkv.comparison import EPSILON
 from qkv.identification import biases
 from qkv.identification.found import Found
-from qkv.identification.mask_rules import Rule, rule_of
+from qkv.identification.mask_rules import rule_of
 from qkv.masks import Everything
 
 
 def ask(found: Found, rng: np.random.Generator) -> None:
     """Nothing; enters each head's mask, and where the first query stands as far as masks or positions show it."""
     view, shown = found.view, _first_position(found)
-    known: dict[bytes, Rule | None] = {}
-    for head in found.heads:
-        sets = view.of_head(head)
-        key = b"".join(seen.tobytes() for seen in sets.values())
-        if key not in known:
-            known[key] = rule_of(sets, view.square, shown)
-        found.rules[head] = known[key]
+    for group in view.alike(found.heads):
+        read = rule_of(view.of_head(group[0]), view.square, shown)
+        for head in group:
+            found.rules[head] = read
     if shown:
         found.offset, found.offset_shown = shown, True
     rule = found.one_rule
