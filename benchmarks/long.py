@@ -6,7 +6,7 @@ Costs: a causal attention of 8 heads of 64 channels at 8,192 tokens, against one
 medians. The candidate is that fused attention, so its one run is part of a check's cost. Memory is what a run adds at
 its peak, each in a process of its own, with an allocator that gives freed arrays back at once (glibc's, with its
 threshold for that held at 1 MiB). The claim: a check at this length costs at most 3.5 of these runs and adds under
-200 MB. As glibc is set by default it keeps 20 to 50 MB of freed arrays besides: 187 or 220 MB on a process's first
+200 MB. As glibc is set by default it keeps 20 to 50 MB of freed arrays besides: 185 to 220 MB on a process's first
 check, by how they happen to lie, and under 120 MB on later ones.
 
 Faults: each is put into the oracle on a few rows with many keys. ``row`` is the largest error over the bar of that row

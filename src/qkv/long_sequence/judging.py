@@ -104,9 +104,9 @@ def judged_at(
     long = LongSequence(length)
     try:
         long.answer = answered(trial, length, dtype)
-        with threadpool_limits(1, user_api="blas"):  # a few rows are too little work for several threads
-            long.screen = screen(long.answer, advance)
-            _look_closely(long, long.answer, long.screen)
+        long.screen = screen(long.answer, advance)
+        _look_closely(long, long.answer, long.screen)
+        with threadpool_limits(1, user_api="blas"):  # a search makes many products, each too little for several threads
             _explain(long, long.answer, trial)
     except CandidateError as error:
         long.refused = error
