@@ -1,19 +1,18 @@
 """Confusion table: faults x styles of writing attention. What share is detected, named rightly, blamed on its line?
 
-Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--write]``. The candidates are judged in this
-process, so that the framework is imported once; everything else is as at the command line.
+Run: ``python -m benchmarks.confusion [style ...] [--by flags|spec] [--every 4] [--write]``. The candidates are judged
+in this process, so that the framework is imported once; everything else is as at the command line, the repair included.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
+import resource
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,11 +20,10 @@ from typing import Any
 import click
 
 from benchmarks.planted_lines import is_planted
+from benchmarks.repair import MEMORY, patched
 from benchmarks.styles import SAME_NUMBERS, style_name, styles, variants
-from qkv.adapters.host import Host
-from qkv.cli.check import command, request_from
-from qkv.debugger import judge
-from qkv.report import Report, Verdict
+from qkv.cli.fixing import SHOWN_SECONDS
+from qkv.report import Verdict
 
 TABLE = Path(__file__).parent / "confusion.md"
 
@@ -79,35 +77,26 @@ class Row:
         return self.verdict != Verdict.RIGHT if self.kind == "right" else not (self.detected and self.named_rightly)
 
 
-def judged(path: Path, name: str | None, options: list[str]) -> Report:
-    """The report on a file, as ``qkv check`` with these options would give it but for the repair."""
-    target = f"{path}:{name}" if name else str(path)
-    context = command.make_context("check", [target, *options])
-    request = request_from(target, {key: value for key, value in context.params.items() if key != "target"})
-    with contextlib.redirect_stdout(io.StringIO()):
-        return judge(replace(request, patch_seconds=0.0), Host())
-
-
-def rows_of(style: ModuleType, by: str, only: str = "") -> list[Row]:
-    """Every variant of a style, judged."""
+def rows_of(style: ModuleType, by: str, seconds: float, only: str = "", turn: int = 0, every: int = 1) -> list[Row]:
+    """A style's variants, judged: of so many one, from this turn on."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder) / "spec.json"
         spec.write_text(__import__("json").dumps(style.SPEC))
         for place, variant in enumerate(variants(style)):
-            if only and only not in variant.label:
+            if only not in variant.label or (place + turn) % every:
                 continue
             path = Path(folder) / f"candidate_{place}.py"
             path.write_text(variant.source)
             options = list(style.OPTIONS) if by == "flags" else ["--spec", str(spec), *_beside_spec(style.OPTIONS)]
-            rows.append(_row(style, variant, path, options))
+            rows.append(_row(style, variant, path, options, seconds))
     return rows
 
 
-def _row(style: ModuleType, variant: Any, path: Path, options: list[str]) -> Row:
+def _row(style: ModuleType, variant: Any, path: Path, options: list[str], patch_seconds: float) -> Row:
     started = time.perf_counter()
     try:
-        report = judged(path, style.NAME, options)
+        report = patched(path, style.NAME, options, patch_seconds)
         verdict, why = report.verdict.value, report.why
         named = tuple(fault.id for fault in report.faults)
         also = tuple(fault.id for fault in report.alternatives)
@@ -206,11 +195,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="variants whose label has this in it")
     parser.add_argument("--write", action="store_true", help="write the table beside this file")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--seconds", type=float, default=SHOWN_SECONDS, help="how long a repair is looked for")
+    parser.add_argument("--every", type=int, default=1, help="of so many variants one, for a quick look")
     chosen = parser.parse_args()
+    # An edit may ask for any amount of memory, and here no child process has a limit of its own.
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     rows: list[Row] = []
-    for style in styles():
+    for turn, style in enumerate(styles()):
         if not chosen.styles or style_name(style) in chosen.styles:
-            rows += rows_of(style, chosen.by, chosen.only)
+            rows += rows_of(style, chosen.by, chosen.seconds, chosen.only, turn, chosen.every)
             if chosen.verbose:
                 print(style_name(style), summary(rows_of_style(rows, style)), sep="\n", file=sys.stderr, flush=True)
     print(summary(rows))
