@@ -158,9 +158,16 @@ def test_a_config_object_answers_to_every_name(text):
     assert values["head_dim"] == 8
     assert values["drop_rate"] == values["attn_pdrop"] == 0.2
     assert values["qkv_bias"] is values["attention_bias"] is True
-    assert values["sliding_window"] is None
+    assert config.fallbacks["sliding_window"] is config.fallbacks["softcap"] is None
     assert construction.kwargs.get("layer_idx", 0) == 0
     assert "n_embd=48" in construction.assumptions[-1]
+
+
+def test_what_the_spec_settles_goes_before_the_default_of_a_config():
+    stated = build("config", AttentionSpec(softcap=20.0), stated={"softcap", "window"}).kwargs["config"]
+    assert (stated.values["softcap"], stated.values["sliding_window"]) == (20.0, None)
+    # The default of a scale goes with other sizes than those that were chosen.
+    assert build("config").kwargs["config"].values["softmax_scale"] is None
 
 
 def test_given_names_that_the_constructor_lacks_go_into_its_config():

@@ -186,6 +186,40 @@ def test_a_config_that_lacks_what_the_dataclass_needs_answers_by_itself(host: Ho
     assert facts.attributes["window"] == 8
 
 
+OWN_DEFAULTS = """
+from dataclasses import dataclass
+
+@dataclass
+class OwnConfig:
+    width: int = 64
+    softcap: float | None = 30.0
+    window: int = 9
+    rope_scaling: float | None = 2.0
+
+class Attention:
+    def __init__(self, config%s):
+        self.width, self.cap, self.window = config.width, config.softcap, config.window
+        self.scaling, self.flash = config.rope_scaling, getattr(config, "flash", None)
+
+    def __call__(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize(("annotation", "flash"), [(": OwnConfig", None), ("", False)])
+def test_what_nothing_settles_is_left_to_the_configs_own_default(
+    host: Host, tmp_path: Path, annotation: str, flash: bool | None
+) -> None:
+    (file := tmp_path / "own.py").write_text(OWN_DEFAULTS % annotation)
+    host.open(f"{file}:Attention")
+    fallbacks = {"softcap": None, "window": None, "rope_scaling": None, "flash": False}
+    own = {"width": 5, "cap": 30.0, "window": 9, "scaling": 2.0, "flash": flash}
+    assert host.build({"config": Config({"width": 5}, annotation[2:], fallbacks)}).attributes == own
+    # What is settled is given, but never None to what must be a number.
+    settled = Config({"width": 5, "softcap": None, "window": None}, "OwnConfig", fallbacks)
+    assert host.build({"config": settled}).attributes == own | {"cap": None, "flash": None}
+
+
 def test_a_config_answers_like_a_dict(host: Host) -> None:
     host.open(f"{PROJECTING}:Loose")
     facts = host.build({"cfg": Config({"emb_dim": 5}, "dict"), "depth": 2})

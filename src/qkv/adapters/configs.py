@@ -17,6 +17,10 @@ from qkv.adapters.names import ROLES, role_of
 _ENDINGS = ("config", "cfg", "args", "arguments", "params", "hparams", "settings", "options")
 
 
+_NUMBERS = (int, float, "int", "float")
+"""Annotations of fields that are not to be None."""
+
+
 class Settings(dict[str, Any]):
     """A dict that answers to attributes too. A name it does not have is an AttributeError, so defaults work."""
 
@@ -47,24 +51,22 @@ def build_config(config: Config, module: ModuleType | None, owner: type | None =
     """
     spaces = [vars(one) for one in (sys.modules.get(getattr(owner, "__module__", "")), module) if one is not None]
     for word in re.findall(r"\w+", config.annotation):
-        made = _made_of(next((space[word] for space in spaces if word in space), None), config.values)
+        made = _made_of(next((space[word] for space in spaces if word in space), None), config)
         if made is not None:
             return made
-    beside = None if config.annotation else _made_of(_config_class(spaces), config.values)
-    return _backed(config.values, beside)
+    beside = None if config.annotation else _made_of(_config_class(spaces), config)
+    return Settings({**config.fallbacks, **_public(beside), **config.values})
 
 
-def _backed(values: Mapping[str, Any], beside: Any) -> Settings:
-    """Settings with these values, and for all other names those of another config."""
-    if beside is None:
-        return Settings(values)
-    known = {}
+def _public(beside: Any) -> dict[str, Any]:
+    """What another config answers to, its methods aside."""
+    known: dict[str, Any] = {}
     for name in dir(beside):
         # A property of a stranger's class may raise anything.
         with contextlib.suppress(Exception):
             if not name.startswith("_") and not inspect.isroutine(getattr(beside, name)):
                 known[name] = getattr(beside, name)
-    return Settings(known | dict(values))
+    return known
 
 
 def _config_class(spaces: list[dict[str, Any]]) -> type | None:
@@ -78,30 +80,34 @@ def _config_class(spaces: list[dict[str, Any]]) -> type | None:
     return ours.pop() if len(ours) == 1 else None
 
 
-def _made_of(cls: Any, values: Mapping[str, Any]) -> Any:
+def _made_of(cls: Any, config: Config) -> Any:
     """An instance of a config class with those of the values it knows; None where that can't be had."""
     if not isinstance(cls, type) or cls in (dict, list, tuple, set, object, str, int, float, bool, type):
         return None
     try:
-        return _instance(cls, values)
+        return _instance(cls, config)
     except Exception:  # noqa: BLE001 - whatever the class objects to, a plain config still answers
         return None
 
 
-def _instance(cls: type, values: Mapping[str, Any]) -> Any:
+def _instance(cls: type, config: Config) -> Any:
     if hasattr(cls, "to_dict") and hasattr(cls, "model_type"):
-        return _hugging_face(cls, values)
+        return _hugging_face(cls, config.values)
     parameters = inspect.signature(cls).parameters
     if dataclasses.is_dataclass(cls) or parameters:
         needed = {name for name, one in parameters.items() if one.default is one.empty and one.kind <= one.KEYWORD_ONLY}
         needed -= {name for name, one in parameters.items() if one.kind is one.VAR_POSITIONAL}
         open_ended = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+        values = {name: value for name, value in config.fallbacks.items() if name in needed} | dict(config.values)
+        never_none = {name for name, one in parameters.items() if one.annotation in _NUMBERS} - needed
+        values = {name: value for name, value in values.items() if value is not None or name not in never_none}
         if not needed <= set(values):
             return None
         known = {name: value for name, value in values.items() if open_ended or name in parameters}
         return cls(**known | _meant_otherwise(parameters, values))
     made = cls()
-    for name, value in values.items():
+    unknown = {name: value for name, value in config.fallbacks.items() if not hasattr(made, name)}
+    for name, value in {**unknown, **config.values}.items():
         setattr(made, name, value)
     return made
 

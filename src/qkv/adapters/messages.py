@@ -105,12 +105,14 @@ class Config:
     """A constructor argument that is a config object: it answers to attributes, to ``[...]`` and to ``.get``.
 
     Attributes:
-        values: every name it answers to.
+        values: every name that it answers to, whatever the class has there by default.
         annotation: the class named in the signature, to be built instead where it takes these names.
+        fallbacks: further names, for which a default of the class's own goes before what stands here.
     """
 
     values: Mapping[str, Scalar]
     annotation: str = ""
+    fallbacks: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,13 @@ from qkv.adapters.names import ROLES
 _OPEN_IN_CONFIG = ("window", "softcap", "scale")
 """Roles that a config object answers with None where the spec names nothing."""
 
+_FITTED_TO_SIZES = ("scale",)
+"""Those of which a class's own default goes with its own sizes, and not with those chosen here."""
+
 _NEVER_IN_CONFIG = ("temperature",)
 """Roles that mean something else in a model's config: the temperature of sampling."""
 
-_OTHER_FIELDS: Mapping[str, Any] = {
+_NEEDLESSLY_LARGE: Mapping[str, Any] = {
     "vocab_size": 65,
     "n_layer": 2,
     "n_layers": 2,
@@ -26,8 +29,10 @@ _OTHER_FIELDS: Mapping[str, Any] = {
     "intermediate_size": 96,
     "ffn_dim": 96,
     "d_ff": 96,
-    "hidden_act": "gelu",
-    "initializer_range": 0.02,
+}
+"""Sizes of what stands around an attention: kept small."""
+
+_PLAIN: Mapping[str, Any] = {
     "attn_implementation": "eager",
     "_attn_implementation": "eager",
     "flash": False,
@@ -35,6 +40,12 @@ _OTHER_FIELDS: Mapping[str, Any] = {
     "use_flash_attention": False,
     "flash_attention": False,
     "use_cache": False,
+}
+"""Switches between ways of computing the same: the plain way."""
+
+_OTHER_FIELDS: Mapping[str, Any] = {
+    "hidden_act": "gelu",
+    "initializer_range": 0.02,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
     "reorder_and_upcast_attn": False,
@@ -46,31 +57,24 @@ _OTHER_FIELDS: Mapping[str, Any] = {
     "pretraining_tp": 1,
     "pad_token_id": 0,
 }
-"""What else attentions read from a config object."""
+"""What else attentions read from a config object, where its class has no default."""
 
 
 def config_of(request: Request, sizes: Sizes, argument: Argument, given: Any, implied: dict[str, Any]) -> Any:
     """The config object: it answers to every name of every role, all in agreement."""
     if given is not None and not isinstance(given, Mapping):
         return given
-    values = dict(_OTHER_FIELDS)
-    for role, names in ROLES.items():
-        if role in _NEVER_IN_CONFIG:
-            continue
-        for name in names:
-            value = _config_value(request, sizes, role, name, implied)
+    values, fallbacks = {**_NEEDLESSLY_LARGE, **_PLAIN}, dict(_OTHER_FIELDS)
+    for role, rule in RULES.items():
+        may_be_none = role in _OPEN_IN_CONFIG
+        for name in () if role in _NEVER_IN_CONFIG else ROLES.get(role, ()):
+            asked = Asked(request, sizes, Argument(name, required=not may_be_none), implied, in_config=True)
+            value = rule(asked)
             if value is not LEFT_OUT:
                 values[name] = value
-    return Config(values | dict(given or {}), argument.annotation)
-
-
-def _config_value(request: Request, sizes: Sizes, role: str, name: str, implied: dict[str, Any]) -> Any:
-    rule = RULES.get(role)
-    if rule is None:
-        return LEFT_OUT
-    required = role not in _OPEN_IN_CONFIG
-    value = rule(Asked(request, sizes, Argument(name, required=required), implied, in_config=True))
-    return None if value is LEFT_OUT and not required else value
+            elif may_be_none:
+                (values if asked.says(role) or role in _FITTED_TO_SIZES else fallbacks)[name] = None
+    return Config(values | dict(given or {}), argument.annotation, fallbacks)
 
 
 def config_in_words(config: Config) -> str:
