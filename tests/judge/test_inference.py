@@ -170,6 +170,27 @@ def test_words_against_it_leave_both_open(line: str, tmp_path: Any) -> None:
     assert masks == [ANY, CAUSAL]
 
 
+ALL_SEEN = {
+    "Every token of x looks at all tokens of the memory": [ANY],
+    "Bidirectional self-attention": [ANY],
+    "A query attends to every encoder token": [ANY],
+    "A token sees all tokens before it": [CAUSAL],
+    "Each token attends to all tokens up to its own place": [CAUSAL],
+    "Causal: a token sees all tokens, future ones aside": [CAUSAL],
+    "Nothing of the kind": [CAUSAL],
+}
+
+
+@pytest.mark.parametrize(("doc", "masks"), ALL_SEEN.items())
+def test_documentation_by_which_all_is_seen_outweighs_a_name_in_the_code(
+    doc: str, masks: list[Any], tmp_path: Any
+) -> None:
+    text = f'def attention(x, w_q, w_k, w_v):\n    """{doc}."""\n    causal = np.tril(np.ones((5, 5)))\n    return x\n'
+    found = intentions(from_text(text, "attention", tmp_path), intention_from({}, whole=False))
+    assert [intention.spec.mask for intention in found] == masks
+    assert found[0].assumptions[0].startswith("not causal, from '" if masks == [ANY] else "causal, from '")
+
+
 # --- functions --------------------------------------------------------------------------------------------------------
 
 

@@ -59,12 +59,27 @@ def causal_evidence(facts: Facts) -> str | None:
     if argument and facts.class_name != "MultiheadAttention":
         return f"asked for with its argument {argument}"
     source = own_source(facts)
-    if re.search(r"non.?causal|not causal|bidirectional", source, re.IGNORECASE):
+    if all_seen_said(facts) or re.search(r"non.?causal|not causal|bidirectional", source, re.IGNORECASE):
         return None
     word = re.search(
         r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
     )
     return f"from {word.group(0)!r} in its source" if word else None
+
+
+def all_seen_said(facts: Facts) -> str | None:
+    """The words of its documentation by which a query sees later keys too; None where nothing says so."""
+    if re.search(r"(?<!non.)(?<!not.)(?<!non)causal|future|autoregressive|masked", facts.doc, re.IGNORECASE):
+        return None
+    said = re.search(_ALL_SEEN, facts.doc, re.IGNORECASE)
+    return f"from {' '.join(said[0].split())!r}" if said else None
+
+
+_ALL_SEEN = (
+    r"\b(?:non.?causal|not causal|bidirectional)\w*|\b(?:look|attend|see)(?:s|ing)?\s+(?:(?:at|to|over)\s+)?"
+    r"(?:all|every)\s+(?:the\s+)?(?:(?:other|source|memory|encoder|context|input)\s+)?(?:tokens?|positions?|keys?|words?)\b"
+    r"(?!\s+(?:before|up|until|so far|that|which|(?:to|on|in) (?:its|the)|already|seen|within|from))"
+)
 
 
 def _masked_otherwise(facts: Facts) -> bool:

@@ -10,6 +10,7 @@ from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of
 from qkv.errors import SpecError
 from qkv.inference.evidence import (
+    all_seen_said,
     attribute,
     base_in_source,
     causal_evidence,
@@ -89,6 +90,10 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
         yield said.assuming(f"causal{more}, {evidence}", mask=causal)
         return
     bare = _joined(SlidingWindow(size) if size else Everything(), said.given.get("prefix") if size else None, documents)
+    all_seen = all_seen_said(facts)
+    if all_seen:
+        yield said.noting(f"not causal{',' if more else ''}{more}, {all_seen}", mask=bare)
+        return
     yield said.noting(f"not causal{',' if more else ''}{more}: nothing says so (--causal if it should be)", mask=bare)
     yield said.assuming(f"causal{more}: nothing says so; its numbers come nearest to that", mask=causal)
 
