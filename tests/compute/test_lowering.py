@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from qkv.compute import plan
 from qkv.compute.lowering import MOST_NOTED, capped, lower
 from qkv.compute.tiles import Table, Tile
 from qkv.masks import Mask, causal, documents, everything, global_tokens, padding, prefix, rule, window
@@ -28,7 +30,7 @@ def test_a_window_is_a_few_tiles_at_any_length(length: int) -> None:
         (everything(), 1, 1.0),
         (causal(), 1, 1.0),
         (causal() & documents(np.arange(2048) // 128), 1, 1 / 16),
-        (causal() & documents(np.arange(2048) // 512), 3, 1 / 4),
+        (causal() & documents(np.arange(2048) // 512), 8, 9 / 64),
         (documents(np.arange(2048) // 512), 1, 1 / 4),
         (padding([1024]), 1, 1 / 2),
         (padding([1024], queries=True), 1, 1 / 4),
@@ -64,3 +66,15 @@ def test_tiles_in_pieces_are_the_same_tiles() -> None:
 @pytest.mark.parametrize("sizes", [(0, 5, 5), (1, 0, 5), (1, 5, 0)], ids=str)
 def test_nothing_is_no_tile(sizes: tuple[int, int, int]) -> None:
     assert lower(causal(), *sizes, 0) == ()
+
+
+def test_a_short_causal_square_is_made_in_strips_where_these_keep_the_threads_busy() -> None:
+    strips, whole = (lower(causal(), 1, 512, 512, 0, strips=strips) for strips in (True, False))
+    assert computed(strips, 512) == 9 / 16
+    assert computed(whole, 512) == len(whole) == 1
+
+
+def test_sdpa_needs_no_table_of_a_plainly_causal_mask_and_the_plan_does_not_say_so() -> None:
+    query = torch.zeros(1, 8, 512, 8)
+    reasons = [str(plan(query, query, query, mask=mask)) for mask in (causal(), causal() & window(64))]
+    assert ["needed a table" in reason for reason in reasons] == [False, True]

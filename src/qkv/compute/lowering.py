@@ -16,8 +16,8 @@ from qkv.masks.intervals import difference, runs, size, union
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
-SHORT = 320
-"""Below so many queries a causal square is too small for halving to pay; what is halved is halved to less than this."""
+SHORT = 256
+"""Below so many queries a causal square is too small for strips to pay."""
 BLOCKS = (64, 128, 256)
 """Queries that are taken at a time where the mask is neither open nor plainly causal: a quarter of the keys seen."""
 NEAR = 64
@@ -34,7 +34,14 @@ MOST_RECTANGLES = 64
 
 @lru_cache(maxsize=16)
 def lower(
-    mask: Mask, batch: int, query_len: int, key_len: int, first: int, *, plainly_causal: bool = True
+    mask: Mask,
+    batch: int,
+    query_len: int,
+    key_len: int,
+    first: int,
+    *,
+    plainly_causal: bool = True,
+    strips: bool = True,
 ) -> tuple[Tile, ...]:
     """The tiles that hold every pair that may attend, and few others.
 
@@ -45,6 +52,7 @@ def lower(
         key_len: how many keys there are.
         first: position of the first query.
         plainly_causal: whether the kernel takes plainly causal tiles without a table.
+        strips: whether a few queries of all heads are work enough for all threads.
     """
     if not batch or not query_len or not key_len:
         return ()
@@ -54,7 +62,7 @@ def lower(
         alike[mask.alone(sequence, 0) if by_sequence and not by_head else mask].append(sequence)
     tiles: list[Tile] = []
     for one, sequences in alike.items():
-        cut = _Cutting(one, query_len, key_len, first, plainly_causal, asked=by_head)
+        cut = _Cutting(one, query_len, key_len, first, plainly_causal, strips, asked=by_head)
         folded = _in_order(_folded(cut.tiles()), query_len)
         for start, stop in runs(np.isin(range(batch), sequences), 0):
             tiles += (replace(tile, sequences=(start, stop)) for tile in folded)
@@ -70,6 +78,7 @@ class _Cutting:
     key_len: int
     first: int
     plainly_causal: bool
+    strips: bool
     asked: bool
     tables: dict[Table, Table] = field(default_factory=dict)
     noted: int = 0
@@ -116,7 +125,17 @@ class _Cutting:
         if last < high:
             before = max(low - last, 0)  # queries that see nothing yet
             corner = max(last, low)
-            yield from _corner(start + before, rows - before, corner, min(rows - before, high - corner))
+            yield from self._corner(start + before, rows - before, corner, min(rows - before, high - corner))
+
+    def _corner(self, queries: int, rows: int, keys: int, width: int) -> Iterator[Tile]:
+        """A causal tile; in strips, each as wide as its last row sees, where the kernel would make nearly all of it."""
+        if not (self.strips and SHORT <= rows < LONG) or width < rows:
+            yield Tile(queries, rows, keys, width, "causal")
+            return
+        for start in range(0, rows, BLOCKS[0]):
+            stop = min(start + BLOCKS[0], rows)
+            masking = self._masking(queries + start, queries + stop, keys, keys + stop)
+            yield Tile(queries + start, stop - start, keys, stop, masking)
 
     def _block(self, start: int, stop: int) -> Iterator[Tile]:
         """The tiles of some queries: one over all that any sees, or what all see apart from the rest."""
@@ -154,17 +173,6 @@ class _Cutting:
 def _joined(ranges: Ranges) -> Ranges:
     """The ranges, with what is near each other in one: a further call costs more than some keys that nobody sees."""
     return union((ranges,), gap=NEAR - 1)
-
-
-def _corner(queries: int, rows: int, keys: int, width: int) -> Iterator[Tile]:
-    """A causal tile, in halves where that saves more than it costs: two corners, and a square that is open."""
-    if not SHORT <= rows < LONG or width < rows:
-        yield Tile(queries, rows, keys, width, "causal")
-        return
-    half = (rows + 1) // 2
-    yield from _corner(queries, half, keys, half)
-    yield Tile(queries + half, rows - half, keys, half)
-    yield from _corner(queries + half, rows - half, keys + half, width - half)
 
 
 def capped(tiles: Iterable[Tile], most: int) -> Iterator[Tile]:

@@ -13,6 +13,7 @@ from qkv.compute import flash
 from qkv.compute.arguments import Arguments
 from qkv.compute.lowering import SCORES, capped, lower
 from qkv.compute.tiles import Table, Tile
+from qkv.masks import Causal
 
 Kernel = Literal["flash", "blockwise", "composite"]
 
@@ -67,7 +68,13 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
     fused = not reasons
     added = given.slopes is not None or given.bias is not None or given.table is not None
     tiles = lower(
-        given.mask, given.batch, given.query_len, given.key_len, given.first, plainly_causal=fused and not added
+        given.mask,
+        given.batch,
+        given.query_len,
+        given.key_len,
+        given.first,
+        plainly_causal=fused and not added,
+        strips=given.batch * given.num_heads >= torch.get_num_threads(),
     )
     if fused:
         reasons = _remarks(given, tiles)
@@ -133,7 +140,10 @@ def _remarks(given: Arguments, tiles: Sequence[Tile]) -> list[str]:
         )
     if any(tile.masking == "causal" and tile.width > 512 for tile in tiles):
         remarks.append("of a causal tile the kernel itself skips what comes later, 512 keys at a time")
-    if any(tile.count > 1 or isinstance(tile.masking, Table) for tile in tiles):
+    if isinstance(given.mask, Causal) and given.first + given.mask.ahead == 0:
+        if any(isinstance(tile.masking, Table) for tile in tiles):
+            remarks.append("in strips of queries less is made of a short causal square than by the kernel itself")
+    elif any(tile.count > 1 or isinstance(tile.masking, Table) for tile in tiles):
         remarks.append("SDPA would have needed a table of this mask, and made all the scores")
     if given.group_size > 1 and given.query_len <= flash.FEW_ROWS:
         remarks.append("a group's queries are laid below each other: its keys are read once; SDPA reads them for each")
