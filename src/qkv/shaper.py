@@ -107,6 +107,8 @@ def _in_own_sizes(trial: Trial, host: Hosting, facts: Facts, request: Request) -
     """The same reading with every axis of its own size, as far as these may be chosen; and what it is built with."""
     able, reading = trial.reading.abilities, trial.reading
     given = {name: request.given[name] for name in vars(own_sizes(able)) if request.given.get(name)}
+    if given.keys() & {"num_heads", "num_kv_heads"}:  # the other of the two goes with it
+        given |= {"num_heads": able.num_heads, "num_kv_heads": able.num_kv_heads}
     sizes = replace(own_sizes(able), **given)
     if able.free_sizes:
         head_dim = sizes.head_dim if able.free_width else able.head_dim

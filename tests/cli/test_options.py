@@ -93,6 +93,15 @@ def test_a_file_and_flags_make_one_spec(tmp_path: Path) -> None:
     assert "rope dims is 4, more than the head's 2" in failure("spec", "--spec", str(file), "--head-dim", "2")
 
 
+def test_a_whole_spec_names_both_numbers_of_heads(tmp_path: Path) -> None:
+    (file := tmp_path / "spec.json").write_text('{"num_kv_heads": 2}')
+    (candidate := tmp_path / "attention.py").write_text("def attention(q, k, v):\n    return q\n")
+    assert 'num_heads is missing, in what is a whole spec. Write for instance: "num_heads": 6' in failure(
+        "check", str(candidate), "--spec", str(file)
+    )
+    assert "6 query heads over 2 key/value heads" in run("spec", "--kv-heads", "2").output
+
+
 @pytest.mark.parametrize("pair", [("500M", 500 * 2**20), ("4G", 4 * 2**30), ("1.5 GiB", 3 * 2**29), ("0", 0)])
 def test_memory_is_read_with_its_unit(pair: tuple[str, Any]) -> None:
     from qkv.cli.values import Memory

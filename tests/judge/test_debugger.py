@@ -234,6 +234,43 @@ def test_a_spec_that_contradicts_itself_is_the_callers_mistake() -> None:
         check(causal_attention, {"headz": 4})
 
 
+class EightOverTwo(nn.Module):
+    """Eight query heads over two, which nothing but its arrays tells."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(64, width) for width in (64, 16, 16, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = (
+            layer(x).unflatten(-1, (-1, 8)).transpose(1, 2).repeat_interleave(times, 1)
+            for layer, times in ((self.q, 1), (self.k, 4), (self.v, 4))
+        )
+        return self.o(nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2))
+
+
+def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    k, v = (one.repeat_interleave(q.shape[1] // k.shape[1], 1) for one in (k, v))
+    return nn.functional.scaled_dot_product_attention(q, k, v)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "kv_heads", "heads"),
+    [(EightOverTwo(), 2, 8), (EightOverTwo, 2, 8), (grouped, 2, 6), (grouped, 5, 15)],
+)
+def test_key_value_heads_alone_leave_the_query_heads_to_the_candidate(
+    candidate: Any, kv_heads: int, heads: int
+) -> None:
+    report = check(candidate, {"num_kv_heads": kv_heads, "causal": False})
+    assert report.verdict == "right"
+    assert (report.spec.num_heads, report.spec.num_kv_heads) == (heads, kv_heads)  # type: ignore[union-attr]
+
+
+def test_key_value_heads_that_a_module_cannot_have_are_refused_by_their_own_number() -> None:
+    report = check(EightOverTwo(), {"num_kv_heads": 3})
+    assert "k_proj gives 16 channels, which 3 heads can't share evenly" in report.why
+
+
 def test_the_seed_changes_the_numbers_and_not_the_answer() -> None:
     reports = [check(causal_attention_unscaled, {"causal": True}, seed=seed) for seed in (0, 0, 1, 2)]
     assert {report.faults[0].id for report in reports} == {"scale-missing"}

@@ -15,6 +15,7 @@ from qkv.adapters.function import FunctionReading, function_readings
 from qkv.adapters.layouts import HEADLESS
 from qkv.adapters.messages import Config, Facts, Hosting, Scalar
 from qkv.adapters.module import TokensReading, module_readings, weights_function_readings
+from qkv.adapters.names import role_of
 from qkv.adapters.projections import possible_heads
 from qkv.errors import CandidateError, nearest
 from qkv.oracle import Parameters
@@ -186,7 +187,11 @@ def sized_by(
     Raises:
         CandidateError: the spec's heads don't fit the parameters.
     """
-    width = parameters.q_proj.weight.shape[0]
+    width, kv_width = parameters.q_proj.weight.shape[0], parameters.k_proj.weight.shape[0]
+    told = "num_heads" in stated or any(role_of(name.rpartition(".")[2]) == "num_heads" for name in facts.attributes)
+    if "num_kv_heads" in stated and not told and not width * spec.kv_heads % kv_width:
+        yield _sized(spec, parameters, stated, width * spec.kv_heads // kv_width), ()
+        return
     if "num_heads" in stated or spec.num_heads > 1:
         yield _sized(spec, parameters, stated, spec.num_heads), ()
         return
@@ -199,6 +204,11 @@ def sized_by(
 
 def _sized(spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], num_heads: int) -> AttentionSpec:
     width, kv_width = parameters.q_proj.weight.shape[0], parameters.k_proj.weight.shape[0]
+    if "num_kv_heads" in stated and kv_width % spec.kv_heads:
+        raise CandidateError(
+            f"k_proj gives {kv_width} channels, which {spec.kv_heads} heads can't share evenly",
+            hint=f"--kv-heads with a number that divides {kv_width}",
+        )
     if width % num_heads:
         raise CandidateError(
             f"q_proj gives {width} channels, which {num_heads} heads can't share evenly",

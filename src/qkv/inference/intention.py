@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from qkv.spec import AttentionSpec, spec_from_mapping
+from qkv.errors import SpecError
+from qkv.spec import GROUP_SIZE, AttentionSpec, spec_from_mapping
 
 
 @dataclass(frozen=True)
@@ -88,5 +89,14 @@ def stated_fields(given: Mapping[str, Any], whole: bool) -> frozenset[str]:
 
 
 def intention_from(given: Mapping[str, Any], whole: bool) -> Intention:
-    """What the user alone says."""
+    """What the user alone says.
+
+    Raises:
+        SpecError: the fields contradict each other, or a whole spec leaves out what has no usual value beside another.
+    """
+    if whole and given.get("num_kv_heads") and "num_heads" not in given:
+        raise SpecError(
+            f"num_kv_heads is {given['num_kv_heads']} and num_heads is missing, in what is a whole spec. Write for "
+            f'instance: "num_heads": {GROUP_SIZE * given["num_kv_heads"]}'
+        )
     return Intention(spec_from_mapping(given), stated_fields(given, whole), given)

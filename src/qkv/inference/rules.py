@@ -65,6 +65,8 @@ def heads(facts: Facts, said: Intention) -> Iterator[Intention]:
         if kv is not None and kv[1] > 0 and number[1] % kv[1] == 0:
             meant = meant.assuming(f"{kv[1]} key/value heads, from {kv[0]}", num_kv_heads=kv[1])
         yield meant
+    elif facts.what == "function" and takes(facts, "query") and "num_kv_heads" in said.stated:
+        yield said.noting(f"{said.spec.num_heads} query heads: nothing says how many share a key/value head")
     elif facts.what == "function" and takes(facts, "query") and speaks_of_groups(facts):
         words = f"{GROUPED[0]} query heads over {GROUPED[1]} key/value heads, since it shares heads"
         yield said.assuming(words, num_heads=GROUPED[0], num_kv_heads=GROUPED[1])

@@ -21,13 +21,16 @@ _ELSEWHERE: Mapping[str, str] = {
 }
 """Hugging Face's names for fields of rope and its scaling."""
 
+GROUP_SIZE = 3
+"""Query heads for each key/value head, where only the number of these is given."""
+
 
 def spec_from_mapping(mapping: Mapping[str, Any], where: str = "the spec") -> AttentionSpec:
     """The spec that named fields describe, as they stand in JSON, in TOML or on the command line.
 
-    A missing field has its default. ``causal``, ``window``, ``prefix`` and ``documents`` make the mask
-    ``((causal & window) | prefix) & documents``, each part where it is given; a ``mask`` expression stands in their
-    place and not beside them.
+    A missing field has its default; ``num_kv_heads`` alone stands for three query heads each. ``causal``, ``window``,
+    ``prefix`` and ``documents`` make the mask ``((causal & window) | prefix) & documents``, each part where it is
+    given; a ``mask`` expression stands in their place and not beside them.
 
     Args:
         mapping: the fields of :data:`FIELDS`.
@@ -38,6 +41,8 @@ def spec_from_mapping(mapping: Mapping[str, Any], where: str = "the spec") -> At
     """
     values = _checked(mapping, FIELDS, where)
     try:
+        if "num_heads" not in mapping and (values["num_kv_heads"] or 1) > 1:
+            values["num_heads"] = GROUP_SIZE * values["num_kv_heads"]
         values["mask"] = _bounded(mask_from_fields(values, where))
         values["rope"] = None if values["rope"] is None else rope_from_mapping(values["rope"], where)
         values["alibi"] = _alibi(values["alibi"])
