@@ -55,6 +55,7 @@ def test_without_anywidget_it_says_what_to_install_and_the_page_stands_in(
         view.widget()
     page = view._repr_html_()
     assert page.startswith("<iframe srcdoc=")
+    assert type(page) is str, "marimo takes no text of another kind"
     assert "<script" not in page, "what is in the frame is escaped"
 
 

@@ -66,4 +66,4 @@ class AttentionView(Attention):
     def _repr_html_(self) -> str:
         """The page in a frame of its own, so that it and the notebook leave each other alone."""
         template = '<iframe srcdoc="{}" title="{}" sandbox="allow-scripts" style="{}"></iframe>'
-        return Markup(template).format(self.html(), self.title, "width: 100%; height: 46rem; border: 0")
+        return str(Markup(template).format(self.html(), self.title, "width: 100%; height: 46rem; border: 0"))
