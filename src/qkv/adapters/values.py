@@ -78,8 +78,9 @@ def same_bits(left: Any, right: Any) -> bool:
     if isinstance(left, np.ndarray):
         return left.tobytes() == right.tobytes()
     torch = sys.modules["torch"]
-    as_bytes = [one.detach().reshape(-1).contiguous().view(torch.uint8) for one in (left, right)]
-    return bool(torch.equal(*as_bytes))
+    # Whole numbers of the same width compare several times as fast as bytes.
+    bits = getattr(torch, {2: "int16", 4: "int32", 8: "int64"}.get(left.element_size(), "uint8"))
+    return bool(torch.equal(*(one.detach().reshape(-1).contiguous().view(bits) for one in (left, right))))
 
 
 def is_tensor(value: Any) -> bool:
