@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import subprocess
@@ -9,11 +11,13 @@ import sys
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import qkv
 from qkv.errors import QkvError
 from qkv.pictures.attention import LayerWeights
 from qkv.pictures.page import asset
+from qkv.pictures.still import still
 from qkv.pictures.view import AttentionView
 from qkv.pictures.weights import GivenWeights
 
@@ -38,6 +42,35 @@ def test_the_widget_carries_the_payload_and_the_viewer(view: AttentionView) -> N
 def test_a_notebook_is_given_the_widget_to_show(view: AttentionView) -> None:
     bundle, _ = view.widget()._repr_mimebundle_()
     assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
+
+
+def test_pictures_stand_in_for_the_widget_in_an_output_of_their_own(
+    view: AttentionView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs: list[dict[str, str]] = []
+    monkeypatch.setattr("qkv.pictures.widget.display", lambda bundle, **_: outputs.append(bundle))
+    widget = view.widget()
+    widget._ipython_display_()
+    pictures, shown = outputs
+    assert list(shown) == ["application/vnd.jupyter.widget-view+json"], "JupyterLab shows this or an error"
+    assert f'<div id="{widget.stand_in}">' in pictures["text/html"], "what the script hides is there"
+
+
+def test_still_pictures_have_the_colours_of_the_page_and_need_neither_script_nor_style_sheet(
+    view: AttentionView,
+) -> None:
+    html = still(view.but(title=HOSTILE).payload())
+    assert "<script" not in html
+    (picture,) = re.findall(r'src="data:image/png;base64,([^"]+)"', html)
+    image = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB")
+    assert image.size == (320, 320)
+    first, masked, quarter = (image.getpixel(place) for place in ((80, 80), (240, 80), (80, 240)))
+    assert (first, masked) == ((0x1D, 0x4F, 0x91), (0xED, 0xEB, 0xE6))
+    assert quarter == pytest.approx([255 - (255 - part) / 4 for part in (0x1D, 0x4F, 0x91)], abs=4)
+
+
+def test_what_is_in_the_frame_of_a_page_stays_where_frames_are_taken_away(view: AttentionView) -> None:
+    assert view._repr_html_().endswith(f">{still(view.payload())}</iframe>")
 
 
 def test_the_widget_asks_nobody_for_anything() -> None:

@@ -1,4 +1,4 @@
-// What anywidget loads in a notebook: `payload` is a trait of the model.
+// What anywidget loads in a notebook: `payload` and `stand_in` are traits of the model.
 import type { Address } from "./address";
 import { mount } from "./mount";
 import type { Payload } from "./payload";
@@ -6,6 +6,7 @@ import { guarded } from "./trouble";
 
 interface Model {
   get(name: "payload"): Payload;
+  get(name: "stand_in"): string;
 }
 
 function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
@@ -15,6 +16,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
   const address = kept();
   let end = () => {};
   const show = () => {
+    // The pictures that stand in for it where it can't be.
+    document.getElementById(model.get("stand_in"))?.setAttribute("hidden", "");
     const scheme = isDark(el) ? "dark" : "light";
     if (!el.isConnected || scheme === el.style.colorScheme) return;
     el.style.colorScheme = scheme;

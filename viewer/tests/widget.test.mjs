@@ -19,7 +19,7 @@ function notebook(names, { background = "#fff", shadow = false } = {}) {
   const payloads = JSON.stringify(names.map((name) => payloadOf(join(folder, `${name}.html`)))).replaceAll("<", "\\u003c");
   writeFileSync(file, `<!doctype html><html lang="en"><meta charset="utf-8"><title>A notebook</title>
     <style>body { background: ${background}; margin: 0; } .cell { padding: 1rem; }</style>
-    <main>${names.map(() => '<div class="cell"></div>').join("")}</main>
+    <main>${names.map((_, at) => `<p id="still-${at}">a still picture</p><div class="cell"></div>`).join("")}</main>
     <script type="module">
       import widget from "data:text/javascript;base64,${asset("widget.js").toString("base64")}";
       const style = document.createElement("style");
@@ -28,7 +28,7 @@ function notebook(names, { background = "#fff", shadow = false } = {}) {
       const cells = [...document.querySelectorAll(".cell")];
       window.removals = ${payloads}.map((payload, at) => {
         const el = document.createElement("div");
-        const end = widget.render({ model: { get: (name) => ({ payload })[name] }, el });
+        const end = widget.render({ model: { get: (name) => ({ payload, stand_in: "still-" + at })[name] }, el });
         const place = ${shadow} ? cells[at].attachShadow({ mode: "open" }) : cells[at];
         place.append(${shadow} ? style : "", el);
         return end;
@@ -44,6 +44,7 @@ test("a widget shows what its model holds, and tells of what is pointed at", asy
   assert.ok((await matrix.colour(0, 0))[2] > (await matrix.colour(0, 0))[0], "a weight of 1 is blue");
   const rows = await rowsOf(page.getByRole("table", { name: /^query 4/ }));
   assert.deepEqual(rows.map(([name]) => name), ["0 Your", "1 journey", "2 starts", "3 with", "4 one", "5 step", "context"]);
+  assert.equal(await page.getByText("a still picture").isVisible(), false);
   await accessible(page);
   await keep(page, "widget");
 });

@@ -13,7 +13,8 @@ from qkv.errors import QkvError, SpecError
 from qkv.pictures.attention import Attention
 from qkv.pictures.page import environment, page
 from qkv.pictures.page_file import write_whole
-from qkv.pictures.payload import Payload, built
+from qkv.pictures.payload import Parts, Payload, built
+from qkv.pictures.still import still
 
 if TYPE_CHECKING:
     from qkv.pictures.widget import AttentionWidget
@@ -32,9 +33,7 @@ class AttentionView(Attention):
 
     def html(self, progress: Progress = lambda share: None) -> str:
         """A page of its own; the finer pictures stand behind what is seen first."""
-        parts = built(self, progress)
-        body = environment("qkv.pictures").get_template("view.html").render(title=self.title)
-        return page(self.title, body, data={"attention": parts.first()}, details=parts.details())
+        return self._page(built(self, progress))
 
     def save(self, path: str | Path, progress: Progress = lambda share: None) -> Path:
         """The path of the page, which is written there whole or not at all.
@@ -64,6 +63,15 @@ class AttentionView(Attention):
         return AttentionWidget(self.payload(progress))
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that it and the notebook leave each other alone."""
-        template = '<iframe srcdoc="{}" title="{}" sandbox="allow-scripts" style="{}"></iframe>'
-        return str(Markup(template).format(self.html(), self.title, "width: 100%; height: 46rem; border: 0"))
+        """The page in a frame of its own, so that it and the notebook leave each other alone.
+
+        What a notebook that isn't trusted makes of the frame is what is in it: pictures.
+        """
+        parts = built(self, lambda share: None)
+        template = '<iframe srcdoc="{}" title="{}" sandbox="allow-scripts" style="{}">{}</iframe>'
+        style = "width: 100%; height: 46rem; border: 0"
+        return str(Markup(template).format(self._page(parts), self.title, style, Markup(still(parts.whole()))))
+
+    def _page(self, parts: Parts) -> str:
+        body = environment("qkv.pictures").get_template("view.html").render(title=self.title)
+        return page(self.title, body, data={"attention": parts.first()}, details=parts.details())
