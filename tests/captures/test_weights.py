@@ -154,6 +154,24 @@ def test_what_is_nan_in_query_or_key_is_nan_in_what_they_make() -> None:
     assert any("NaN" in note and "4 weights" in note for note in view.payload()["notes"]), view.payload()["notes"]
 
 
+@pytest.mark.parametrize("value_dim", [6, 5])
+@pytest.mark.parametrize("layout", ["BHTD", "BTHD", "BTE"])
+def test_the_value_that_goes_with_query_and_key_is_what_each_head_mixes(layout: str, value_dim: int) -> None:
+    """Three query heads share each of two values; the context of a row is seen only with them."""
+    query, key, value = (RNG.normal(size=size) for size in ((1, 6, 4, 6), (1, 2, 7, 6), (1, 2, 7, value_dim)))
+    given = [array if layout == "BHTD" else array.swapaxes(1, 2) for array in (query, key, value)]
+    if layout == "BTE":
+        given = [array.reshape(*array.shape[:2], -1) for array in given]
+    view = qkv.show(*given, spec={"num_heads": 6, "num_kv_heads": 2})
+    for head, one in enumerate(view.heads):
+        np.testing.assert_array_equal(one.value, value[0, head // 3])
+
+
+def test_a_value_that_fits_nothing_leaves_the_weights_to_be_seen() -> None:
+    query, key, value = (RNG.normal(size=(1, 2, length, 3)) for length in (4, 4, 9))
+    assert [head.value for head in qkv.show(query, key, value).heads] == [None, None]
+
+
 def test_a_key_goes_with_a_query_and_a_mask_with_weights() -> None:
     with pytest.raises(qkv.SpecError, match=r"qkv\.show\(query, key\)"):
         qkv.show(None, WEIGHTS)

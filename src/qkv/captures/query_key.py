@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from qkv.adapters.values import dtype_name, to_float64
 from qkv.captures.sequences import sequence_note
-from qkv.dumps.arrangements import arrangements
+from qkv.dumps.arrangements import Arrangement, arrangements
 from qkv.dumps.handed import handed
 from qkv.dumps.judging import LARGEST, facts_of
 from qkv.dumps.observed import DumpReading, spec_here
@@ -18,9 +21,6 @@ from qkv.pictures.attention import LayerWeights
 from qkv.pictures.weights import computed_heads
 from qkv.spec import describe
 from qkv.vocabulary import MaskMeaning
-
-STAND_INS = {"value": "key", "output": "query"}
-"""Whose shapes value and output are taken to have where they aren't both there; their numbers are never looked at."""
 
 MOST_ARRANGEMENTS = 8
 
@@ -94,11 +94,7 @@ def query_and_key(
     Raises:
         CandidateError: the shapes fit no reading.
     """
-    given, whole = frozenset(dump.tensors), dump
-    if not given >= STAND_INS.keys():
-        given -= STAND_INS.keys()
-        whole = replace(dump, tensors={**dump.tensors, **{role: dump.tensors[to] for role, to in STAND_INS.items()}})
-    found = arrangements(whole, said.spec, said.stated, layout)
+    given, whole, found = _completed(dump, said, layout)
     read, errors = [], []
     for one in found[:MOST_ARRANGEMENTS]:
         try:
@@ -113,6 +109,26 @@ def query_and_key(
     if not read:
         raise errors[0]
     return next((one for one in read if len(read) > 1 and one.agrees), read[0])
+
+
+def _completed(dump: Dump, said: Intention, layout: str | None) -> tuple[frozenset[str], Dump, list[Arrangement]]:
+    """The roles that count as given, the tensors with stand-ins for what is missing, and the arrangements that fit.
+
+    An output without its value counts as missing, and so does a value without an output where its shape fits nothing.
+    """
+    given, tensors = frozenset(dump.tensors), dump.tensors
+    if given >= {"value", "output"}:
+        return given, dump, arrangements(dump, said.spec, said.stated, layout)
+    query, key = tensors["query"], tensors["key"]
+    if "value" in given:
+        # As many channels as the value has for those of the key, in each head or in all together.
+        channels = query.array.shape[-1] * tensors["value"].array.shape[-1] // max(1, key.array.shape[-1])
+        output = replace(query, array=np.broadcast_to(query.array[..., :1], (*query.array.shape[:-1], channels)))
+        whole = replace(dump, tensors={**tensors, "output": output})
+        with suppress(CandidateError):
+            return given, whole, arrangements(whole, said.spec, said.stated, layout)
+    whole = replace(dump, tensors={**tensors, "value": key, "output": query})
+    return given - {"value", "output"}, whole, arrangements(whole, said.spec, said.stated, layout)
 
 
 def tensors_of(arrays: Mapping[str, object]) -> Dump:
