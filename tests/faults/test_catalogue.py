@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import qkv.diagnosis
 from injected import CASES, Case
-from qkv.diagnosis import diagnose, twin
+from qkv.diagnosis import diagnose, estimation, pairs, rounding, search, twin, twins
 from qkv.faults import CATALOGUE, Fault, Variant
 
 NOT_FOUND_BY_NUMBERS = {"inputs-changed", "mask-mutated", "dropout-in-eval"}
@@ -76,8 +75,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return replace(fault, variants=variants)
 
-    monkeypatch.setattr(qkv.diagnosis, "twin", once)
-    monkeypatch.setattr(qkv.diagnosis, "CATALOGUE", {fault.id: listed(fault) for fault in CATALOGUE.values()})
+    catalogue = {fault.id: listed(fault) for fault in CATALOGUE.values()}
+    for module in (estimation, pairs, rounding, search, twins):
+        monkeypatch.setattr(module, "twin", once)
+    for module in (estimation, pairs, rounding, search):
+        monkeypatch.setattr(module, "CATALOGUE", catalogue)
 
 
 def misnamed(case: Case, variant: Variant) -> list[str]:
@@ -103,7 +105,7 @@ def same(ids: tuple[str, ...], name: str) -> bool:
 
 
 def ways(case: Case) -> Iterator[tuple[str, list[Variant]]]:
-    for fault in qkv.diagnosis.CATALOGUE.values():
+    for fault in search.CATALOGUE.values():
         if fault.id not in NOT_FOUND_BY_NUMBERS:
             yield fault.id, list(fault.variants(case.spec))
 
