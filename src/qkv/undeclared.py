@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from qkv.errors import CandidateError
 from qkv.faults import Family
 from qkv.faults.as_if import as_if
 from qkv.inference import window_named
-from qkv.masks import Causal, Dilated, Everything, Prefix, SlidingWindow
+from qkv.masks import Causal, Dilated, Everything, Mask, Prefix, SlidingWindow, window_of
 from qkv.oracle import Replacements, Run
 from qkv.oracle.stages import STAGES
 from qkv.positions import Alibi
@@ -109,8 +110,12 @@ def _masks(run: Run) -> Iterator[Option]:
     if mask not in (Everything(), Causal()):
         return
     for size in range(1, min(keys, WIDEST)):
-        window = SlidingWindow(size) if mask == Everything() else mask & SlidingWindow(size)
+        window: Mask = SlidingWindow(size) if mask == Everything() else mask & SlidingWindow(size)
         yield Option(f"a window of {size} keys", f"--window {size}", Stage.MASK, {"mask": window})
+    for sides in permutations(range(min(keys, LONGEST_PREFIX)), 2) if mask == Everything() else ():
+        window = window_of(sides)
+        words = f"a window of {sides[0]} keys before a query's own and {sides[1]} after it"
+        yield Option(words, f'--mask "{window}"', Stage.MASK, {"mask": window})
     if mask == Causal():
         for length in range(1, min(keys, LONGEST_PREFIX)):
             words = f"a prefix of {length} tokens that all see"

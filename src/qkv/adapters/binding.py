@@ -14,7 +14,7 @@ from qkv.adapters.messages import Argument
 from qkv.adapters.names import WINDOW_IF_WHOLE, bare, call_role_of
 from qkv.adapters.packing import boundaries, tokens_of_texts
 from qkv.errors import CandidateError
-from qkv.masks import Causal, Everything, Prefix, SlidingWindow
+from qkv.masks import Causal, Everything, Prefix, sides_of
 from qkv.oracle import Inputs
 from qkv.oracle.run import Run
 from qkv.oracle.stages import allowed
@@ -242,12 +242,13 @@ def extras(
         "bias": lambda: _bias(signature, inputs),
         "prefix": lambda: _prefix(spec),
         "freqs_cis": lambda: _complex_table(spec, inputs),
-        "causal": lambda: spec.masks(Causal),
+        "causal": lambda: _causal(signature, spec),
         "scale": lambda: spec.scale if spec.scale is not None else _required(signature, "scale", spec.head_dim),
         "dropout": lambda: 0.0 if signature.roles["dropout"].required else LEAVE,
         "training": lambda: False if signature.roles["training"].required else LEAVE,
         "window": lambda: _window(signature, spec, inputs),
-        "left_window": lambda: _left_window(signature, spec, inputs),
+        "left_window": lambda: _side("left_window", signature, spec, inputs),
+        "right_window": lambda: _side("right_window", signature, spec, inputs),
         "softcap": lambda: LEAVE if spec.softcap is None else spec.softcap,
         "sinks": lambda: LEAVE if inputs.sinks is None else inputs.sinks,
         "alibi_slopes": lambda: LEAVE if spec.alibi is None else np.array(spec.alibi.slopes_for(spec.num_heads)),
@@ -346,29 +347,68 @@ def _documents(signature: Signature, inputs: Inputs) -> Any:
 
 def _window(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
     """Keys that a query sees, its own included; flash-attention's pair counts those on either side of its own."""
-    argument = signature.roles["window"]
-    size = _window_size(argument, spec, inputs)
-    if size is LEAVE:
-        return LEAVE
-    if "tuple" in argument.annotation.lower() or (argument.name == "window_size" and not _scalar(argument)):
-        return (size - 1, 0 if spec.masks(Causal) else size - 1)
-    return size
+    argument, whole = signature.roles["window"], sum(inputs.lengths)
+    before, after = sides_of(spec.mask)
+    if _is_pair(argument):
+        unsaid = before is None and (after is None or (after == 0 and signature.has("causal")))
+        hides = argument.required or (isinstance(argument.default, tuple) and max(argument.default) >= 0)
+        pair = whole if before is None else before, whole if after is None else after
+        return LEAVE if unsaid and not hides else pair
+    if before is None:
+        return whole if argument.required else LEAVE
+    _must_be_even(argument, before, after)
+    return before + 1
 
 
-def _left_window(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
-    """Keys before its own that a query sees."""
-    size = _window_size(signature.roles["left_window"], spec, inputs)
-    return LEAVE if size is LEAVE else size - 1
+def _side(role: str, signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
+    """Keys before, or after, its own that a query sees; more than there are where the call needs some number."""
+    argument = signature.roles[role]
+    before, after = sides_of(spec.mask)
+    if role == "left_window" and before is not None and not signature.has("right_window"):
+        _must_be_even(argument, before, after)
+    side = before if role == "left_window" else None if after == 0 and signature.has("causal") else after
+    return side if side is not None else sum(inputs.lengths) if argument.required else LEAVE
 
 
-def _window_size(argument: Argument, spec: AttentionSpec, inputs: Inputs) -> Any:
-    """The spec's window; without one, a size that hides nothing where the call has to be given a number."""
-    sizes = [part.size for part in spec.mask.parts() if isinstance(part, SlidingWindow)]
-    return sizes[0] if sizes else sum(inputs.lengths) if argument.required else LEAVE
+def _is_pair(argument: Argument) -> bool:
+    """Whether a window's argument takes the keys before and the keys after a query's own."""
+    if isinstance(argument.default, tuple) or "tuple" in argument.annotation.lower():
+        return True
+    scalar = argument.required or argument.default is not None or "int" in argument.annotation
+    return argument.name == "window_size" and not scalar
 
 
-def _scalar(argument: Argument) -> bool:
-    return argument.required or argument.default is not None or "int" in argument.annotation
+def _must_be_even(argument: Argument, before: int, after: int | None) -> None:
+    """Nothing.
+
+    Raises:
+        CandidateError: one number can't say how far both sides of the window reach.
+    """
+    if after not in (0, before):
+        ahead = "all" if after is None else after
+        raise CandidateError(
+            f"its argument {argument.name!r} takes one number, and the window that is meant reaches {before} keys back "
+            f"and {ahead} ahead",
+            hint="a window that reaches as far ahead as back, or a causal one; or let it take a pair (left, right)",
+        )
+
+
+def _causal(signature: Signature, spec: AttentionSpec) -> bool:
+    """Whether a query sees nothing after its own key.
+
+    Raises:
+        CandidateError: the mask hides some of what comes after it, and no argument can say how much.
+    """
+    if not spec.masks(Causal) or Causal() in spec.mask.parts():
+        return spec.masks(Causal)
+    window = signature.roles.get("window")
+    if not (signature.has("right_window") or signature.has("mask") or (window and _is_pair(window))):
+        name = signature.roles["causal"].name
+        raise CandidateError(
+            f"its argument {name!r} says whether it's causal or not, and can't say the mask {spec.mask}",
+            hint="--causal, or a mask argument",
+        )
+    return False
 
 
 def _complex_table(spec: AttentionSpec, inputs: Inputs) -> Any:

@@ -28,14 +28,14 @@ class Argument:
         name: its name, without stars.
         kind: ``positional`` (positional only), ``either``, ``keyword`` (keyword only), ``args``, ``kwargs``.
         required: whether a call must give it.
-        default: its default where that is a plain scalar.
+        default: its default where that is a plain scalar, or a pair of whole numbers.
         annotation: its annotation as text; empty where there is none.
     """
 
     name: str
     kind: Literal["positional", "either", "keyword", "args", "kwargs"] = "either"
     required: bool = True
-    default: Scalar = None
+    default: Scalar | tuple[int, int] = None
     annotation: str = ""
 
 

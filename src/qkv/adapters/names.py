@@ -67,8 +67,9 @@ ROLES: Mapping[str, tuple[str, ...]] = _table(
     "masking",
     window="window window_size sliding_window sliding_window_size attn_window attention_window local_window "
     "window_length local_window_size swa_window sliding_window_length",
-    # How many keys before its own a query sees.
+    # How many keys before its own a query sees, and how many after it.
     left_window="left_window window_left left_window_size window_size_left look_back lookback left_context n_left",
+    right_window="right_window window_right right_window_size window_size_right right_context n_right",
     softcap="softcap soft_cap logit_cap logits_soft_cap logit_soft_cap logit_softcap attn_logit_softcapping "
     "attn_softcap attention_softcap softcap_value softcapping attn_logit_softcap attn_logits_soft_cap "
     "scores_softcap logits_softcap",
@@ -132,6 +133,7 @@ CALL_ROLES: Mapping[str, tuple[str, ...]] = _table(
     window="window window_size sliding_window attn_window local_window attention_window sliding_window_size "
     "window_length local_window_size swa_window sliding_window_length",
     left_window="left_window window_left left_window_size window_size_left look_back lookback left_context n_left",
+    right_window="right_window window_right right_window_size window_size_right right_context n_right",
     softcap="softcap soft_cap logit_cap logits_soft_cap logit_soft_cap attn_logit_softcapping logit_softcap "
     "attn_softcap cap",
     sinks="sink sinks s_aux attention_sinks attn_sinks attention_sink learnable_sink sink_logits",

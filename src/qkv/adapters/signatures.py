@@ -83,9 +83,7 @@ def _documented(value: Any) -> tuple[Argument, ...]:
             name=one.arg,
             kind=kind,  # type: ignore[arg-type]
             required=default is None,
-            default=as_scalar(default.value)
-            if isinstance(default, ast.Constant) and is_scalar(default.value)
-            else None,
+            default=_default(default.value) if isinstance(default, ast.Constant) else None,
             annotation=ast.unparse(one.annotation) if one.annotation else "",
         )
         for kind, one, default in pairs
@@ -98,9 +96,16 @@ def _argument(one: inspect.Parameter) -> Argument:
         name=one.name,
         kind=_KINDS[one.kind],  # type: ignore[arg-type]
         required=one.default is one.empty and not starred,
-        default=as_scalar(one.default) if one.default is not one.empty and is_scalar(one.default) else None,
+        default=_default(one.default),
         annotation=_annotation(one.annotation),
     )
+
+
+def _default(value: Any) -> Scalar | tuple[int, int]:
+    """A default as far as it can be passed on: a scalar, or the two numbers of a window; None for any other."""
+    if isinstance(value, tuple | list) and len(value) == 2 and all(type(one) is int for one in value):
+        return value[0], value[1]
+    return as_scalar(value) if is_scalar(value) else None
 
 
 def _annotation(annotation: Any) -> str:

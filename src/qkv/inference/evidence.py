@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from qkv.adapters.binding import Signature
 from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of, role_of
 from qkv.adapters.polarity import spoken
+from qkv.masks import Sides
 
 
 def attribute(facts: Facts, role: str, kind: Callable[[Any], Any]) -> tuple[str, Any] | None:
@@ -58,8 +59,10 @@ def causal_evidence(facts: Facts) -> str | None:
     # In torch's own layer is_causal is a hint beside a mask, and asks for nothing.
     if argument and facts.class_name != "MultiheadAttention":
         return f"asked for with its argument {argument}"
+    (before, after), _ = window_said(facts) or ((None, None), "")
     source = own_source(facts)
-    if all_seen_said(facts) or re.search(r"non.?causal|not causal|bidirectional", source, re.IGNORECASE):
+    against = re.search(r"non.?causal|not causal|bidirectional", source, re.IGNORECASE)
+    if against or all_seen_said(facts) or (after and after != before):
         return None
     word = re.search(
         r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
@@ -91,19 +94,35 @@ def _masked_otherwise(facts: Facts) -> bool:
     return given or bool(re.search(other, prose(facts), re.IGNORECASE))
 
 
-def window_said(facts: Facts) -> tuple[int, str] | None:
-    """The keys that a query sees in its window, its own included, and what says so; None where nothing does."""
-    for role, own in (("window", 0), ("left_window", 1)):
-        named = attribute(facts, role, int)
-        if named is not None and named[1] > 0:
-            return named[1] + own, f"from {named[0]}"
-    arguments = Signature.of(facts.call).roles
-    for role, own in (("window", 0), ("left_window", 1)):
-        argument = arguments.get(role)
-        default = argument.default if argument else None
-        if argument and type(default) is int and default > 0:
-            return default + own, f"from {argument.name}={default}"
-    return window_in_words(prose(facts))
+def window_said(facts: Facts) -> tuple[Sides, str] | None:
+    """How many keys a query sees before and after its own, and what says so; None where nothing does."""
+    named = {role: found for role in _WINDOW_ROLES if (found := attribute(facts, role, int))}
+    sides = _sides({role: number for role, (_, number) in named.items()})
+    if sides != (None, None):
+        return sides, f"from {' and '.join(name for name, _ in named.values())}"
+    arguments = {role: one for role, one in Signature.of(facts.call).roles.items() if role in _WINDOW_ROLES}
+    sides = _sides({role: one.default for role, one in arguments.items()})
+    if sides != (None, None):
+        return sides, f"from {', '.join(f'{one.name}={one.default}' for one in arguments.values())}"
+    words = window_in_words(prose(facts))
+    return ((words[0] - 1, words[0] - 1), words[1]) if words else None
+
+
+_WINDOW_ROLES = ("window", "left_window", "right_window")
+
+
+def _sides(said: Mapping[str, Any]) -> Sides:
+    """Keys before and after a query's own, by the roles of numbers that speak of a window; None for no bound."""
+    whole, left, right = (said.get(role) for role in _WINDOW_ROLES)
+    if isinstance(whole, tuple):
+        left, right = whole
+    elif type(whole) is int and whole > 0:
+        return whole - 1, whole - 1
+    if type(left) is not int:
+        return None, None
+    if type(right) is not int:
+        return (left, left) if left > 0 else (None, None)
+    return (None, None) if left == right == 0 else (left if left >= 0 else None, right if right >= 0 else None)
 
 
 def window_named(facts: Facts) -> str | None:

@@ -23,7 +23,7 @@ from qkv.inference.evidence import (
     window_said,
 )
 from qkv.inference.intention import OPEN_IN_A_FILE, SETTLED_BY_A_FILE, Intention
-from qkv.masks import Causal, Documents, Everything, Mask, Prefix, SlidingWindow
+from qkv.masks import Causal, Documents, Everything, Mask, Prefix, Sides, SlidingWindow, window_of
 from qkv.positions import Alibi, Rope
 from qkv.spec import spec_from_config
 from qkv.vocabulary import Pairing
@@ -80,18 +80,24 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
     if "mask" in said.stated:
         yield said
         return
-    size, more = said.given.get("window"), ""
-    window = window_said(facts) or _window_asked_for(facts)
-    if size is None and window:
-        size, more = window[0], f" within a window of {window[0]}, {window[1]}"
+    size = said.given.get("window")
+    window = window_said(facts) or _window_asked_for(facts) if size is None else ((size - 1, size - 1), "")
+    (before, after), why = window or ((None, None), "")
+    within = f" within a window of {before + 1}" if before is not None and why else ""
     prefix = said.given.get("prefix", PREFIX if takes(facts, "prefix") else None)
     documents = bool(said.given.get("documents") or takes(facts, "documents") or takes(facts, "cu_seqlens"))
-    causal = _joined(Causal() & SlidingWindow(size) if size else Causal(), prefix, documents)
-    evidence = causal_evidence(facts)
+    causal = _joined(Causal() if before is None else Causal() & SlidingWindow(before + 1), prefix, documents)
+    evidence = why if after == 0 != before else causal_evidence(facts)
     if evidence:
-        yield said.assuming(f"causal{more}, {evidence}", mask=causal)
+        reasons = dict.fromkeys([f"causal{within}", *([why] if within else []), evidence])
+        yield said.assuming(", ".join(reasons), mask=causal)
         return
-    bare = _joined(SlidingWindow(size) if size else Everything(), said.given.get("prefix") if size else None, documents)
+    bare = _joined(window_of((before, after)), None if before is None else said.given.get("prefix"), documents)
+    if before != after:
+        sides = f"{before} keys before a query's own and {after} after it".replace("None", "all")
+        yield said.noting(f"{sides}, {why}", mask=bare)
+        return
+    more = f"{within}, {why}" if within else ""
     all_seen = all_seen_said(facts)
     if all_seen:
         yield said.noting(f"not causal{',' if more else ''}{more}, {all_seen}", mask=bare)
@@ -100,10 +106,10 @@ def mask(facts: Facts, said: Intention) -> Iterator[Intention]:
     yield said.assuming(f"causal{more}: nothing says so; its numbers come nearest to that", mask=causal)
 
 
-def _window_asked_for(facts: Facts) -> tuple[int, str] | None:
+def _window_asked_for(facts: Facts) -> tuple[Sides, str] | None:
     """A window for an argument that has to be given one."""
     asked = next((a for a in facts.call if call_role_of(a.name) in ("window", "left_window") and a.required), None)
-    return (WINDOW, f"asked for with its argument {asked.name}") if asked else None
+    return ((WINDOW - 1, WINDOW - 1), f"asked for with its argument {asked.name}") if asked else None
 
 
 def _joined(mask: Mask, prefix: int | None, documents: bool) -> Mask:

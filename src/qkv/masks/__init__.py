@@ -31,4 +31,5 @@ from qkv.masks.per_head_mask import PerHead as PerHead
 from qkv.masks.places import Array as Array, Positions as Positions, QueryOffset as QueryOffset
 from qkv.masks.prefix_mask import Prefix as Prefix
 from qkv.masks.rule_mask import Rule as Rule
+from qkv.masks.sides import Sides as Sides, sides_of as sides_of, window_of as window_of
 from qkv.masks.sliding_window import SlidingWindow as SlidingWindow

@@ -10,7 +10,7 @@ from qkv.adapters.construction.request import Request, concatenates
 from qkv.adapters.construction.sizes import Sizes
 from qkv.adapters.messages import Argument
 from qkv.adapters.names import bare
-from qkv.masks import Causal, SlidingWindow
+from qkv.masks import Causal, SlidingWindow, sides_of
 from qkv.spec import AttentionSpec
 
 DROPOUT = 0.2
@@ -128,9 +128,21 @@ def _window(asked: Asked) -> Any:
     windows = [part.size for part in asked.spec.mask.parts() if isinstance(part, SlidingWindow)]
     if asked.is_switch and not asked.needed:
         return LEFT_OUT if not windows else True
+    if isinstance(asked.argument.default, tuple):
+        return _pair(asked, asked.argument.default)
     if windows:
         return windows[0]
     return asked.imply("window", WINDOW) if asked.needed or asked.has_number else LEFT_OUT
+
+
+def _pair(asked: Asked, default: tuple[int, int]) -> Any:
+    """How many keys a query sees before and after its own, -1 for no bound; the class's own where the spec has none."""
+    sides = sides_of(asked.spec.mask)
+    if sides != (None, None):
+        return tuple(-1 if side is None else side for side in sides)
+    for role, number in zip(("left_window", "right_window"), default, strict=True):
+        asked.imply(role, number)
+    return LEFT_OUT
 
 
 def _softcap(asked: Asked) -> Any:

@@ -18,6 +18,8 @@ def told_by(request: Request, sizes: Sizes) -> dict[str, Any]:
             told[role] = value
         elif role in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
             told |= _NUMBERS[role](value, sizes)
+        elif role == "window" and isinstance(value, list | tuple) and len(value) == 2:
+            told |= {"left_window": value[0], "right_window": value[1]}
     grouped = [name for name, role in request.takes().items() if role in ("num_kv_heads", "group_size")]
     if any(bare(name) not in KV_HEADS_OR_GROUP_SIZE for name in grouped):
         told["num_kv_heads"] = sizes.num_kv_heads
