@@ -10,14 +10,22 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import qkv
+from qkv.adapters.calling import Caller
+from qkv.adapters.opening import Conventions
 from qkv.errors import SpecError
+from qkv.identification import functions
+from qkv.identification.biases import biases_of
 from qkv.identification.box import Sizes
 from qkv.identification.constants import Reading, name_of, rounded
 from qkv.identification.mask_rules import allowed_by, drawn, rule_of
+from qkv.identification.pairing import codes, of_pairs
 from qkv.identification.rotation import frequencies, offset_at, rope_of, turning
+from qkv.identification.routing import plain_routing
+from qkv.identification.weights import WeightReader
 from qkv.masks import Causal, Dilated, Everything, GlobalTokens, Mask, Prefix, SlidingWindow, parse_mask
 from qkv.positions import Rope, RopeScaling, rotate
 from qkv.report.identity_form import in_short
+from qkv.request import Request
 from qkv.spec import spec_from_mapping, spec_to_mapping
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -72,6 +80,60 @@ def test_a_sink_shows_in_what_rows_sum_to() -> None:
     assert (sums < 1).all()
 
 
+def reader_of(function: Callable[..., Array]) -> WeightReader:
+    request = Request(function, {"num_heads": 3, "num_kv_heads": 3, "head_dim": 4, "value_dim": 4})
+    host = request.host()
+    facts = host.open(request.to_open)
+    box = next(functions(Caller(host, facts.framework), facts, request.given, Conventions("BHTD")))
+    return WeightReader(box, plain_routing(box.sizes))
+
+
+def test_the_weights_on_a_few_keys_take_no_wider_values() -> None:
+    function, calls = counted()
+    reader = reader_of(function)
+    assert np.array_equal(reader.weights(QUERY, KEY, (7, 2, 0)), weights_of(QUERY, KEY)[..., [7, 2, 0]])
+    assert calls == [4]
+
+
+def test_some_keys_stand_for_all_where_reading_all_takes_long() -> None:
+    for value_dim, read in ((None, 300), (4, 32)):
+        reader = reader_of(counted(value_dim)[0])
+        zeros = np.zeros((1, 3, 300, 4))
+        assert reader.weights(zeros, zeros).shape[-1] == 300
+        some = reader.some_keys(300)
+        assert (len(set(some)), min(some), max(some)) == (read, 0, 299)
+        assert reader.some_keys(9) == list(range(9))
+
+
+def forms_of(angles: Array, pairs: tuple[tuple[int, int], ...], width: int) -> Array:
+    """Forms of one head that turn these pairs by ``(key, pair)`` angles."""
+    forms = np.tile(0.25 * np.eye(width), (1, len(angles), 1, 1))
+    for number, (first, second) in enumerate(pairs):
+        cosine, sine = 0.25 * np.cos(angles[:, number]), 0.25 * np.sin(angles[:, number])
+        forms[0, :, first, first] = forms[0, :, second, second] = cosine
+        forms[0, :, second, first], forms[0, :, first, second] = sine, -sine
+    return forms
+
+
+@pytest.mark.parametrize("pairs", [((0, 1), (2, 3), (4, 5)), ((0, 3), (1, 4), (2, 5)), ((0, 17), (3, 9), (5, 31))])
+@pytest.mark.parametrize("known", [False, True])
+def test_forms_that_pair_channels_are_read_with_a_few_queries_of_signs(pairs: Any, known: bool) -> None:
+    forms = forms_of(np.array([[0.4, 1.5, 1e-5], [2.0, 3.1, 2e-5]]), pairs, 32)
+    signs, may_pair = codes(32, pairs if known else ())
+    assert len(signs) == (2 if known else 9)
+    read = of_pairs(np.einsum("qb,hkbc->qhkc", signs, forms), signs, may_pair, NOISE)
+    assert read is not None
+    assert np.abs(read - forms).max() < 1e-15
+
+
+@given(st.tuples(*[st.integers(0, 31)] * 3).filter(lambda channels: len(set(channels)) == 3))
+def test_forms_with_a_third_channel_in_a_column_are_not_taken_for_pairs(channels: tuple[int, int, int]) -> None:
+    forms = forms_of(np.array([[0.4]]), (channels[:2],), 32)
+    forms[0, 0, channels[2], channels[0]] = 0.01
+    signs, may_pair = codes(32)
+    assert of_pairs(np.einsum("qb,hkbc->qhkc", signs, forms), signs, may_pair, NOISE) is None
+
+
 MASKS = [
     Everything(),
     *(Causal(ahead) for ahead in (-2, 0, 1)),
@@ -103,6 +165,18 @@ def test_a_mask_is_found_again_from_the_sets_it_makes(mask: Mask, offset: Any) -
     assert rule is not None
     for lengths in (*LENGTHS, *UNSEEN):
         assert (allowed_by(rule.mask, rule.offsets[0], lengths) == allowed_by(mask, offset, lengths)).all()
+
+
+@pytest.mark.parametrize("mask", [Everything(), Causal(), SlidingWindow(5), Dilated(4)], ids=str)
+def test_a_bias_by_distance_is_found_to_the_last_digits_whatever_the_mask(mask: Mask) -> None:
+    allowed = allowed_by(mask, 0, (96, 96))
+    distance = np.subtract.outer(-np.arange(96), -np.arange(96))
+    numbers = np.random.default_rng(0).normal(size=192)
+    shares = np.where(allowed, np.exp(numbers[distance + 96]), 0.0)
+    table = biases_of(shares / shares.sum(axis=-1, keepdims=True), allowed, NOISE, 0).table
+    assert table is not None
+    assert set(table) == set(distance[allowed])
+    assert max(abs(number - numbers[step + 96] + numbers[96]) for step, number in table.items()) < 1e-13
 
 
 def test_documents_are_found_with_the_place_of_each() -> None:

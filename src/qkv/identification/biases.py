@@ -126,17 +126,32 @@ def _by_distance(rows: Floats, distance: np.ndarray, least: float) -> dict[int, 
     steps, place = np.unique(distance[at, keys], return_inverse=True)
     _, line = np.unique(at, return_inverse=True)
     right = rows[at, keys]
-    equations = np.zeros((len(right), len(steps) + line.max() + 1))
-    equations[np.arange(len(right)), place] = 1.0
-    equations[np.arange(len(right)), len(steps) + line] = 1.0
     if len(right) <= len(steps):
         return None
-    solution, *_ = np.linalg.lstsq(equations, right, rcond=None)
-    if np.abs(equations @ solution - right).max() > 4 * least:
+    numbers, levels = _fitted(right, place, line)
+    if np.abs(numbers[place] + levels[line] - right).max() > 4 * least:
         return None
-    table = {int(step): float(number) for step, number in zip(steps, solution, strict=False)}
+    table = {int(step): float(number) for step, number in zip(steps, numbers, strict=True)}
     zero = table.get(0, float(np.mean(list(table.values()))))
     return {step: number - zero for step, number in table.items()}
+
+
+def _fitted(right: Floats, place: np.ndarray, line: np.ndarray) -> tuple[Floats, Floats]:
+    """The numbers and the levels that come closest to ``right = numbers[place] + levels[line]``.
+
+    The numbers are what is left in their places on average, so equations remain for the levels alone.
+    """
+    numbers, levels = np.zeros(place.max() + 1), np.zeros(line.max() + 1)
+    together = np.bincount(place * len(levels) + line, minlength=numbers.size * levels.size).reshape(-1, len(levels))
+    often = together.sum(axis=1)
+    equations = np.diag(together.sum(axis=0)) - together.T @ (together / often[:, None])
+    inverse = np.linalg.pinv(equations, rcond=1e-12, hermitian=True)
+    for _ in range(3):  # after the first time for the digits that were rounded off
+        off = right - numbers[place] - levels[line]
+        by_place = np.bincount(place, off)
+        raised = inverse @ (np.bincount(line, off) - together.T @ (by_place / often))
+        numbers, levels = numbers + (by_place - together @ raised) / often, levels + raised
+    return numbers, levels
 
 
 def slopes_named(slopes: list[float], error: float) -> str:

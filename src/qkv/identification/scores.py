@@ -7,12 +7,14 @@ query (softcap, normalisation)? And which bilinear form ``query @ M @ key`` is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from qkv.comparison import EPSILON
 from qkv.identification.box import Floats, Sizes
+from qkv.identification.pairing import Pairs, codes, of_pairs
 from qkv.identification.precision import smallest_normal
 from qkv.identification.weights import WeightReader
 
@@ -92,16 +94,20 @@ class ScoreReader:
         queries = np.repeat(query[:, :, None], place.lengths[0], axis=2)
         keys = np.repeat(key[:, :, None], place.lengths[1], axis=2)
         keys[:, :, place.reference] = 0.0
-        weights = self.reader.weights(queries, keys)[:, list(place.heads), place.row]
+        weights = self.reader.weights(queries, keys, (place.reference, *place.keys))[:, list(place.heads), place.row]
         least = smallest_normal(self.precision)
         with np.errstate(all="ignore"):
             logs = np.where(weights > least, np.log(weights), np.nan)
-        difference: Floats = logs[..., list(place.keys)] - logs[..., [place.reference]]
+        difference: Floats = logs[..., 1:] - logs[..., :1]
         return difference
 
     def moved(self, query: Floats, key: Floats) -> Floats:
         """The same without the bias: what query and key have changed."""
         return self.differences(query, key) - self.still
+
+    def only(self, key: int) -> ScoreReader:
+        """A reader of one of the keys alone, by its number among those of the place."""
+        return ScoreReader(self.reader, replace(self.place, keys=(self.place.keys[key],)), self.precision)
 
 
 @dataclass(frozen=True)
@@ -136,12 +142,11 @@ def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
     direction = rng.normal(size=width)
     direction /= np.linalg.norm(direction)
     along = 0.5 * direction[None]
-    read = scores.moved(np.concatenate([STEPS, -STEPS[::OCTAVE]])[:, None] * along, along)
-    forth, back = read[: len(STEPS)], read[len(STEPS) :]
     # Of all heads and keys the one that moves most at the first step: rope may have turned another out of the way.
-    moving = np.nan_to_num(np.abs(forth[0]))
+    moving = np.nan_to_num(np.abs(scores.moved(STEPS[:1, None] * along, along)[0]))
     head, key = np.unravel_index(np.argmax(moving), moving.shape)
-    line, opposite = forth[:, head, key], -back[:, head, key]
+    read = scores.only(int(key)).moved(np.concatenate([STEPS, -STEPS[::OCTAVE]])[:, None] * along, along)[:, head, 0]
+    line, opposite = read[: len(STEPS)], -read[len(STEPS) :]
     uneven = np.nan_to_num(np.abs(line[::OCTAVE] - opposite)) / np.maximum(np.nan_to_num(np.abs(opposite)), 1.0)
     with np.errstate(all="ignore"):
         kept = np.isfinite(line) & (np.abs(line) > 0)
@@ -226,23 +231,40 @@ def uncapped(scores: Floats, cap: float | None) -> Floats:
     return free
 
 
-def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator) -> Floats:
+def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator, pairs: Pairs = ()) -> Floats:
     """The bilinear form ``M`` in ``score = query @ M @ key``, ``(head, key, head_dim, head_dim)``.
 
     Normalised queries and keys have the root mean square 1 here, as qk-norm gives them.
+
+    Args:
+        scores: reads the scores.
+        grown: how they grow.
+        rng: draws the inputs.
+        pairs: the channels that are known to turn together; where none are, they are found.
     """
     width = scores.sizes.head_dim
     one = np.eye(width)
     length, unit = _lengths(scores, grown)
-    scale = _scale_alone(scores, grown, length, unit, rng)
+    scale = _scale_alone(scores, grown, length, unit, rng) if not pairs else None
     if scale is not None:
         return scale[..., None, None] * one
-    rows = []
-    for channel in range(width):
-        read = scores.moved(length * np.repeat(one[channel][None], width, axis=0), length * one)
-        rows.append(np.moveaxis(uncapped(read, grown.softcap), 0, -1))
-    form: Floats = np.stack(rows, axis=2)
-    return form / unit
+    read = partial(_products, scores, grown, length, unit)
+    signs, may_pair = codes(width, pairs)
+    # One query with all channels in it tells as much as many, where each key channel meets two of them at most.
+    if 2 * len(signs) <= width:
+        form = of_pairs(np.stack([read(code) for code in signs]), signs, may_pair, EPSILON[grown.precision])
+        if form is not None:
+            return form
+    return np.stack([read(channel) for channel in one], axis=2)
+
+
+def _products(scores: ScoreReader, grown: Growth, length: float, unit: float, query: Floats) -> Floats:
+    """``query @ M``, ``(head, key, head_dim)``: one channel of the key in each sequence."""
+    width = len(query)
+    read = scores.moved(length * np.repeat(query[None], width, axis=0), length * np.eye(width))
+    share = np.moveaxis(uncapped(read, grown.softcap), 0, -1) / unit
+    # The unit vectors of the forms are as long as sqrt(head_dim) once they are normalised.
+    return share * np.linalg.norm(query) if grown.normalised else share
 
 
 def _scale_alone(
@@ -255,11 +277,7 @@ def _scale_alone(
     width = scores.sizes.head_dim
     query = rng.uniform(0.5, 1.5, size=width) * rng.choice([-1.0, 1.0], size=width)
     query *= width**0.5 / np.linalg.norm(query) if grown.normalised else 1.0
-    read = scores.moved(length * np.repeat(query[None], width, axis=0), length * np.eye(width))
-    share = np.moveaxis(uncapped(read, grown.softcap), 0, -1) / unit
-    if grown.normalised:  # the unit vectors of the forms are as long as sqrt(head_dim) once they are normalised
-        share = share * width**0.5
-    per_channel = share / query
+    per_channel = _products(scores, grown, length, unit, query) / query
     scale = per_channel.mean(axis=-1)
     noise = EPSILON[grown.precision]
     off = np.abs(per_channel - scale[..., None])
@@ -295,4 +313,6 @@ def _length(scores: ScoreReader, grown: Growth) -> float:
         if 0.5 * most <= size <= 2 * most:
             break
         length *= (most / size) ** 0.5
+        if grown.softcap is None and size > 64 * EPSILON[grown.precision]:
+            break  # in a straight line, one step leads there
     return length

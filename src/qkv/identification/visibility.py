@@ -47,14 +47,14 @@ def sight(reader: WeightReader, lengths: Lengths, rng: np.random.Generator) -> S
     started = time.perf_counter()
     even = reader.weights(query, key)[0]
     seconds = time.perf_counter() - started
-    drawn = reader.weights(rng.normal(size=query.shape), 0.5 * rng.normal(size=key.shape))[0]
-    with np.errstate(invalid="ignore"):
-        seen, allowed = drawn != 0, even != 0
-    # Nothing but NaN for zeros: they are divided by their own length.
+    # Nothing but NaN for zeros: they are divided by their own length. Then others have to show all keys.
     usable = np.isfinite(even)
-    allowed, seen = np.where(usable, allowed, seen & np.isfinite(drawn)), seen & np.isfinite(drawn)
+    on = reader.some_keys(lengths[1]) if usable.all() else list(range(lengths[1]))
+    drawn = reader.weights(rng.normal(size=query.shape), 0.5 * rng.normal(size=key.shape), on)[0]
+    seen = np.isfinite(drawn) & (drawn != 0)
+    allowed = even != 0 if usable.all() else np.where(usable, even != 0, seen)
     filled, left = _filled(even)
-    return Sight(allowed & ~filled, even, bool((allowed == seen).all()), seconds, left)
+    return Sight(allowed & ~filled, even, bool((allowed[..., on] == seen).all()), seconds, left)
 
 
 GAP = 12.0

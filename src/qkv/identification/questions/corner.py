@@ -10,6 +10,7 @@ from qkv.comparison import EPSILON
 from qkv.identification import rotation, scores
 from qkv.identification.biases import Biases, biases_of
 from qkv.identification.found import Found
+from qkv.identification.pairing import Pairs
 from qkv.identification.visibility import Lengths
 
 
@@ -41,11 +42,17 @@ def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
         grown = scores.Growth(
             found.normalised is not None, found.softcap[0] if found.softcap else None, 0.0, found.precision
         )
-        turned = rotation.turning(scores.forms(reader, grown, rng)[0], EPSILON[found.precision])
+        forms = scores.forms(reader, grown, rng, _pairs(found))
+        turned = rotation.turning(forms[0], EPSILON[found.precision])
         if len(turned.pairs) != len(found.frequencies.radians):
             continue
         _settle(found, lengths, _position(found, turned, lengths, float(place.keys[0] - place.row)))
         return
+
+
+def _pairs(found: Found) -> Pairs:
+    """The channels that are known to turn together."""
+    return next((turned.pairs for turned in found.turnings if turned is not None and turned.pairs), ())
 
 
 def _position(found: Found, turned: rotation.Turning, lengths: Lengths, distance: float) -> int:

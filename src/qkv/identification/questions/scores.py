@@ -73,14 +73,16 @@ def _normalised_over(found: Found, reader: scores.ScoreReader, rng: np.random.Ge
 def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: np.random.Generator) -> None:
     """The rope of the first head of a place, from all keys of its row, and from other places where these are few."""
     noise = EPSILON[found.precision]
-    read = {place: found.turnings[place.heads[0]]}
+    first = found.turnings[place.heads[0]]
+    assert first is not None
+    read, pairs = {place: first}, first.pairs
     for other in _other_places(found, place) if len(place.keys) < 2 else ():
-        forms = scores.forms(scores.ScoreReader(found.reader, other, found.precision), grown, rng)
+        forms = scores.forms(scores.ScoreReader(found.reader, other, found.precision), grown, rng, pairs)
         read[other] = rotation.turning(forms[0], noise)
-    pairs = next((turned.pairs for turned in read.values() if turned is not None and turned.pairs), ())
+        pairs = pairs or read[other].pairs
     angles: dict[int, Floats] = {}
     for where, turned in read.items():
-        if turned is not None and turned.pairs in (pairs, ()):
+        if turned.pairs in (pairs, ()):
             # Where nothing turns, query and key stand at the same place.
             of_keys = turned.angles.T if turned.pairs else np.zeros((len(where.keys), len(pairs)))
             angles |= dict(zip((key - where.row for key in where.keys), of_keys, strict=True))
@@ -90,9 +92,9 @@ def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: n
     found.frequencies = rotation.frequencies(np.stack(list(angles.values()), axis=1), distances, noise)
     found.rope, found.rope_error = rotation.rope_of(found.frequencies, pairs, found.box.sizes.head_dim, noise)
     for head in place.heads:
-        turned = found.turnings[head]
-        if turned is not None and not turned.pairs:
-            found.turnings[head] = replace(turned, pairs=pairs)
+        of_head = found.turnings[head]
+        if of_head is not None and not of_head.pairs:
+            found.turnings[head] = replace(of_head, pairs=pairs)
 
 
 def _other_places(found: Found, place: scores.Place) -> list[scores.Place]:
