@@ -6,7 +6,7 @@ import ast
 
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Place
-from qkv.location.settings import handed_in, place_of, values_of
+from qkv.location.settings import arguments_of, handed_in, place_of, values_of
 from qkv.location.source import Source, last_name
 from qkv.vocabulary import Stage
 
@@ -46,6 +46,22 @@ def not_reached(source: Source, place: Place, until: int, reached: set[int], ski
         return None
     test = conditions[0].test
     return _handed_by_call(source, function, test) or _switched_off(source, test, place) or conditions[0].lineno
+
+
+def replaced(source: Source, place: Place) -> int | None:
+    """The line for which an argument of a function is given another value, of what stands there; None for another.
+
+    It is that of the condition, or of the call that hands nothing over.
+    """
+    function = source.function(place)
+    if function is None or place.target not in arguments_of(function):
+        return None
+    around = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.If) and node.lineno < place.line <= (node.body[-1].end_lineno or node.lineno)
+    ]
+    return (_handed_by_call(source, function, around[-1].test) or around[-1].lineno) if around else None
 
 
 def _switched_off(source: Source, condition: ast.expr, place: Place) -> int | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from qkv.adapters.recording import Operation, Place
 from qkv.location.filling import filled_in_part, single_numbers
-from qkv.location.kinds import ASSEMBLING, EMPTY, LAYING_OUT, TELLING, WRAPPING
+from qkv.location.kinds import ASSEMBLING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
 from qkv.recognition import Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
 
@@ -206,16 +206,29 @@ class Frontier:
         maker = self.flow.maker(value)
         return self.recognition.right(value) or maker is None or self.empty(maker)
 
+    def from_nowhere(self, number: int) -> bool:
+        """Whether an operation is given an array that isn't known and that nothing which was watched has made."""
+        values = self.recognition.recording.values
+        return any(
+            self.flow.maker(value) is None
+            and not values[value].name
+            and not self.recognition.right(value)
+            and values[value].array.size > 1
+            for value in self.flow.operands(number)
+        )
+
     def empty(self, number: int) -> bool:
         """Whether an operation makes an array without any content of its own; counting from 0 is none.
 
-        Nor has what was handed over and is only laid out.
+        Nor has what was handed over and is only laid out, nor a mask of such that hides nothing.
         """
         operation = self.operation(number)
-        if operation.name in LAYING_OUT:
-            makers = map(self.flow.maker, self.flow.operands(number))
-            return all(maker is None or self.operation(maker).name in EMPTY for maker in makers)
         arrays = [self.recognition.recording.values[value].array for value in operation.results]
+        makers = [self.flow.maker(value) for value in self.flow.operands(number)]
+        if operation.name in LAYING_OUT:
+            return all(maker is None or self.operation(maker).name in EMPTY for maker in makers)
+        if operation.name in COMPARING and all(array.all() for array in arrays):
+            return all(maker is None or self.empty(maker) for maker in makers)
         if operation.name == "arange":
             return not any(array[:1].any() for array in arrays)
         if operation.name in WRAPPING and not self.flow.operands(number):

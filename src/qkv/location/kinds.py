@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
 EMPTY = frozenset(
     {"ones", "zeros", "full", "empty", "eye", "ones_like", "zeros_like", "full_like", "empty_like"}
     | {"new_zeros", "new_ones", "new_full", "new_empty"}
@@ -52,6 +57,11 @@ HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
 
 JOINING = frozenset({"add", "sub", "bitwise_or", "bitwise_and", "logical_or", "logical_and"})
 """Operations that make one mask of two."""
+
+COMPARING: Mapping[str, Callable[..., Any]] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+"""Operations that make a mask of two arrays, or of an array and a number; what does the same in NumPy."""
 
 FILLING = frozenset({"full", "full_like", "new_full"})
 """Operations that fill an array with one number."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from qkv.adapters.recording import Operation, Place, Ref
+from qkv.adapters.recording import Place
 from qkv.location.blaming import Blame
+from qkv.location.bounds import right_with_another
 from qkv.location.calls import called_wrongly
-from qkv.location.conditions import not_reached
+from qkv.location.conditions import not_reached, replaced
 from qkv.location.frontier import Frontier
-from qkv.location.kinds import DROPPING, GROUPING, WRAPPING
+from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, WRAPPING
 from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
 from qkv.location.numbers import (
     Values,
@@ -24,6 +23,7 @@ from qkv.location.numbers import (
     wrong_number,
 )
 from qkv.location.source import Source, read
+from qkv.masks import SlidingWindow
 from qkv.oracle import Run
 from qkv.report import SourceLine
 from qkv.vocabulary import Stage
@@ -97,6 +97,8 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         return bound(source, place, blamed.bound) or place.line
     if frontier.stage is None and operation.name in DROPPING:
         return switched_on(source, place, operation) or source.line_of(place, Stage.DROPOUT)
+    if operation.name in EMPTY and (line := replaced(source, place)) is not None:
+        return line
     if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         elsewhere = not_reached(source, place, used_at.line, reached, blamed.skipped)
@@ -115,8 +117,9 @@ def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, 
         return line
     if operation.name in WRAPPING:
         return written_elsewhere(source, place, numbers)
-    if _another_diagonal_is_right(frontier, operation, right):
-        return handed_number(source, place, operation)
+    turns = frontier.stage == Stage.POSITION and "frequencies of rope" in given
+    if turns or right_with_another(frontier, operation, right):
+        return handed_number(source, place, operation, numbers)
     return wrong_number(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})
 
 
@@ -153,19 +156,6 @@ def _misnamed(source: Source, place: Place, frontier: Frontier, right: Values) -
     return None
 
 
-def _another_diagonal_is_right(frontier: Frontier, operation: Operation, right: Run) -> bool:
-    """Whether what cuts a triangle would make the mask that is meant, or its opposite, with another number."""
-    cut = {"tril": np.tril, "triu": np.triu}.get(operation.name)
-    operands = [one.value for one in operation.arguments if isinstance(one, Ref)]
-    array = frontier.recognition.recording.values[operands[0]].array if operands else np.empty(0)
-    meant = np.broadcast_to(right.may_attend, right.scores.shape)[0, 0]
-    queries, keys = meant.shape
-    if cut is None or array.ndim != 2 or (min(array.shape) < max(meant.shape) and array.shape != meant.shape):
-        return False
-    parts = (cut(array != 0, number)[:queries, :keys] for number in range(-len(array), len(array) + 1))
-    return any(np.array_equal(part, one) for part in parts for one in (meant, ~meant))
-
-
 def _key_axes(frontier: Frontier, operation: int) -> Sequence[int]:
     """Where the axis of the keys stands in what an operation is given, counted from either end."""
     for _, sight in frontier.sighted(operation):
@@ -192,6 +182,7 @@ def _right_numbers(right: Run, of_scores: bool) -> Values:
         "slopes": [] if right.spec.alibi is None else list(right.spec.alibi.slopes_for(right.spec.num_heads)),
         "rotary_dims": [] if right.spec.rope is None else [right.spec.rope.rotary_dims(head_dim)],
         "head_dim": [head_dim],
+        "window": [part.size for part in right.spec.mask.parts() if isinstance(part, SlidingWindow)],
         "embed_dim": [head_dim * right.spec.num_heads],
     }
 
@@ -201,6 +192,8 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
     if blamed.skipped is not None:
         between = "" if until is None else f", before line {until} uses it"
         return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
+    if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
+        return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
     if blamed.before is not None and until is not None:
         return f"line {line} is given the right numbers by line {until}, {_unfit(frontier, blamed)}{agree}"
     if agree:
@@ -214,7 +207,8 @@ def _unfit(frontier: Frontier, blamed: Blame) -> str:
         if frontier.stage == Stage.SCALE:
             return "scaled in part already"
         if frontier.stage == Stage.MASK:
-            return "in another form than it needs"
+            counted = frontier.operation(blamed.operation).name in COMPARING
+            return "counted the other way round than it needs" if counted else "in another form than it needs"
     return "in another order of axes than it needs"
 
 

@@ -44,6 +44,9 @@ def _rivals(frontier: Frontier) -> str:
     """Why no line is named: several are as suspicious as each other, or what was computed can't be seen."""
     if frontier.suspects and frontier.fills_in_numbers(frontier.suspects[0].operation):
         return "an array is filled in number by number, and what these are computed with is not watched"
+    if frontier.suspects and frontier.from_nowhere(frontier.suspects[0].operation):
+        place = frontier.place(frontier.suspects[0].operation)
+        return "" if place is None else f"line {place.line} is given an array that nothing which is watched has made"
     places = [frontier.place(suspect.operation) for suspect in frontier.suspects]
     lines = sorted({place.line for place in places if place is not None})
     if len(lines) < 2:

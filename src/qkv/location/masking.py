@@ -9,9 +9,9 @@ import numpy as np
 from qkv.adapters.recording import Operation, Ref
 from qkv.location.blaming import Blame
 from qkv.location.frontier import Frontier, Suspect
-from qkv.location.kinds import FILLING, HIDING, JOINING, TURNING
+from qkv.location.kinds import ASSEMBLING, FILLING, HIDING, JOINING, LAYING_OUT, TURNING
 from qkv.location.misplaced import first_of
-from qkv.recognition import LOW, Sight
+from qkv.recognition import LOW, REPEATED, Sight
 from qkv.vocabulary import Stage
 
 
@@ -41,13 +41,21 @@ def _first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
             if one is not None and frontier.empty(one)
         ]
         if nothing and frontier.operation(maker).name in JOINING:
-            return nothing[0]  # where the other part belongs
+            return _first_empty(frontier, nothing[0])  # where the other part belongs
         same = [one for one, other in masks if other.name == sight.name and len(masks) == 1]
         earlier = frontier.flow.maker(same[0]) if same else None
         if earlier is None:
             return maker
         maker = earlier
     return None
+
+
+def _first_empty(frontier: Frontier, number: int) -> int:
+    """What makes the array without content that an operation makes another such of; itself where nothing does."""
+    for maker in map(frontier.flow.maker, frontier.flow.operands(number)):
+        if maker is not None and frontier.empty(maker):
+            return _first_empty(frontier, maker)
+    return number
 
 
 def unknown_behind(frontier: Frontier, mask: int) -> Iterator[int]:
@@ -68,21 +76,83 @@ def hides_nothing(frontier: Frontier) -> int | None:
             continue
         for mask in frontier.flow.operands(number):
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
-                return next(unknown_behind(frontier, mask), number)
+                return next(_losing(frontier, mask), next(unknown_behind(frontier, mask), number))
+    return None
+
+
+def _losing(frontier: Frontier, mask: int) -> Iterator[int]:
+    """The operations on the way to a mask that join a right one, and make what isn't: what it hides is lost."""
+    sights = frontier.recognition.sights
+    for number in sorted(frontier.flow.behind([mask])):
+        operation = frontier.operation(number)
+        given = [sights[value] for value in frontier.flow.operands(number)]
+        right = any(one is not None and one.form and set(one.axes) != {REPEATED} for one in given)
+        if operation.name in JOINING and right and not any(map(frontier.recognition.right, operation.results)):
+            yield number
+
+
+def hidden_too_late(frontier: Frontier) -> int | None:
+    """The operation that hides keys of weights which the softmax has made already; None where none does."""
+    arrays = [value.array for value in frontier.recognition.recording.values]
+    for number in sorted(frontier.slice):
+        operation = frontier.operation(number)
+        made = [frontier.recognition.faulty[value] for value in operation.results]
+        weights = any(one is not None and one.name == "attn_weights" for one in made)
+        if (
+            weights
+            and operation.name in HIDING | {"mul"}
+            and any((arrays[one] == 0).any() for one in operation.results)
+        ):
+            given = [arrays[one] for one in frontier.flow.operands(number)]
+            if given and all(array.all() for array in given if array.dtype.kind == "f"):
+                return number
+    return None
+
+
+def unused_part(frontier: Frontier) -> tuple[int, int] | None:
+    """Where a part of the mask is made that nothing uses, and what makes the mask without it; None where none is."""
+    recognition, operations = frontier.recognition, frontier.recognition.recording.operations
+    masks = [
+        (number, sight.name, number in frontier.slice)
+        for number, operation in enumerate(operations)
+        for sight in map(recognition.sights.__getitem__, operation.results)
+        if sight is not None and sight.form and set(sight.axes) != {REPEATED}
+    ]
+    used = {name for _, name, inside in masks if inside}
+    for number, name, inside in masks:
+        if not inside and name not in used and operations[number].during == "call":
+            behind = next((other for other, _, inside in masks if inside and other > number), None)
+            return None if behind is None else (number, behind)
     return None
 
 
 def cut_wrongly(frontier: Frontier) -> Blame | None:
     """Where other keys are cut out than one query is meant to see; None where nothing is known of one query."""
-    for number in sorted(frontier.slice):
+    for number in sorted(frontier.slice, reverse=True):  # the last first: an early query may have but one key
         made = frontier.sight_of(frontier.operation(number).results)
         if made is None or made.stage != Stage.SCORES or "query" not in made.fixed:
             continue
         meant = frontier.recognition.visible.get(made.fixed["query"])
+        others = _of_other_tokens(frontier, number, meant)
+        if others is not None:
+            return Blame(others, confirmed=True, unused=True, used_by=number)
         for maker in map(frontier.flow.maker, frontier.flow.operands(number)):
             ends = None if maker is None else _ends(frontier.operation(maker))
             if maker is not None and None not in (ends, meant) and ends != meant:
                 return Blame(maker, confirmed=True, bound="start" if ends[0] != meant[0] else "end")  # type: ignore[index]
+    return None
+
+
+def _of_other_tokens(frontier: Frontier, number: int, meant: tuple[int, int] | None) -> int | None:
+    """Where keys were put together that scores are made of and which are too few, or too many, for their query."""
+    for value, sight in frontier.sighted(number):
+        maker = frontier.flow.maker(value)
+        while maker is not None and frontier.operation(maker).name in LAYING_OUT:
+            maker = frontier.flow.maker(frontier.flow.operands(maker)[0])
+        if sight.of == "key" and sight.axes.count("key") == 1 and meant is not None and maker is not None:
+            keys = frontier.recognition.recording.values[value].array.shape[sight.axes.index("key")]
+            if frontier.operation(maker).name in ASSEMBLING and keys != meant[1] - meant[0]:
+                return maker
     return None
 
 

@@ -61,6 +61,18 @@ def _key_first(frontier: Frontier, value: int) -> bool:
     return "key" in axes and "query" in axes and axes.index("key") < axes.index("query")
 
 
+def taken_apart(frontier: Frontier) -> int | None:
+    """The operation that takes query, key and value apart in another order than its names say; None where none does."""
+    for number in sorted(frontier.slice):
+        place, results = frontier.place(number), frontier.operation(number).results
+        names = [] if place is None else [call_role_of(name.strip()) for name in place.target.split(",")]
+        sights = [frontier.recognition.sights[value] for value in results]
+        made = [one.of if one is not None and one.right else "" for one in sights]
+        if len(made) > 1 and {*made} <= {"query", "key", "value"} and {*made} == {*names} and made != names:
+            return number
+    return None
+
+
 MULTIPLIED = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
 """What is multiplied in a stage."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from qkv.adapters.names import role_of
 from qkv.adapters.recording import Operation, Place
-from qkv.location.settings import arguments_of, assigned, default_of, settings_of, values_of
+from qkv.location.settings import assigned, default_of, settings_of, values_of
 from qkv.location.source import OF_STAGE, Source, last_name
 from qkv.recognition import LOW
 from qkv.vocabulary import Stage
@@ -57,7 +57,10 @@ def _wrong_names(written: ast.expr, given: float, how: str, right: Values) -> It
         role = role_of(last_name(name)) or ""
         if name is written and _among(given, right.get(role, ())[:1]):
             continue  # it holds what it says
-        says_nothing = name is written and not role and how in ("*", "/") and right.get(how)
+        other_way = {"*": "/", "/": "*"}.get(how, "")
+        says_nothing = (
+            name is written and not role and right.get(how) and not _among(given, right.get(other_way, (given,)))
+        )
         if says_nothing or any(_among(one, right.get(how, ())) for one in _values(written, ast.unparse(name), right)):
             yield ast.unparse(name)
 
@@ -74,13 +77,26 @@ def switched_on(source: Source, place: Place, operation: Operation) -> int | Non
     return lines.pop() if len(lines) == 1 else None
 
 
-def handed_number(source: Source, place: Place, operation: Operation) -> int | None:
-    """The line on which an argument of a function gets its value that is all an operation is given as a number."""
-    function = source.function(place)
-    names = [written for written, _ in _numbers(source.node(place), operation) if isinstance(written, ast.Name)]
-    if function is None or len(names) != 1 or names[0].id not in arguments_of(function):
+def handed_number(source: Source, place: Place, operation: Operation, right: Values) -> int | None:
+    """The line on which a name gets its value that is all an operation is given as a number; None for no such one.
+
+    Where that is the value of another name which doesn't hold what it says, it is that one's line.
+    """
+    node, given = source.node(place), operation.arguments[-1]
+    names = list(_numbers(node, operation))
+    if not names and isinstance(node, ast.BinOp) and isinstance(given, int | float):
+        names = [(node.left, given)]  # torch takes a number on the left as the second
+    if len(names) != 1:
         return None
-    return next(settings_of(source, names[0].id, place), None)
+    written, given = names[0]
+    while isinstance(written, ast.Name | ast.Attribute):
+        value = next(values_of(source, ast.unparse(written), place, 0), None)
+        if value is None:
+            return None
+        place, line = replace(place, line=value.lineno), value.lineno
+        meant = right.get(role_of(last_name(value)) or "", ())
+        written = value if meant and not _among(given, meant) else ast.Constant(given)
+    return line
 
 
 def misnamed(source: Source, place: Place, operation: Operation, right: Values, roles: Sequence[str]) -> int | None:
@@ -138,6 +154,8 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
             yield from ((*pair, "/") for pair in zip((node.left, node.right), operation.arguments, strict=False))
         case ast.BinOp(op=ast.Pow()):
             yield from ((*pair, "**") for pair in zip((node.left, node.right), operation.arguments, strict=False))
+        case ast.Compare(left=left, comparators=[right]):
+            yield from ((*pair, "<") for pair in zip((left, right), operation.arguments, strict=False))
         case ast.Call() if operation.name in ("masked_fill", "where", "full"):
             yield from ((*pair, "fill") for pair in zip(node.args[-2:], operation.arguments[-2:], strict=False))
         case ast.Call(func=ast.Attribute()) if operation.name in ("mul", "div"):

@@ -8,7 +8,7 @@ from qkv.location.blaming import Blame
 from qkv.location.ends import other_end
 from qkv.location.frontier import Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING
-from qkv.location.masking import hides_nothing, part_of_a_mask, unturned
+from qkv.location.masking import hides_nothing, part_of_a_mask, unturned, unused_part
 from qkv.location.misplaced import first_of
 from qkv.recognition import FUSED, Sight
 from qkv.vocabulary import Stage
@@ -19,6 +19,9 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
     dropped = _dropped(frontier, stage)
     if dropped is not None:
         return Blame(dropped, confirmed=True, skipped=stage, unused=True, used_by=suspect.operation)
+    unused = unused_part(frontier) if stage == Stage.MASK else None
+    if unused is not None:
+        return Blame(unused[0], confirmed=True, skipped=stage, unused=True, used_by=unused[1])
     if any(sight.name == FUSED for _, sight in frontier.sighted(suspect.operation)):
         return Blame(suspect.operation, confirmed=True)
     picked = _picked(frontier, suspect) if stage == Stage.HEADS else None

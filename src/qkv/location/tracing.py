@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from qkv.location.blaming import Blame
+from qkv.location.bounds import turned_distance
 from qkv.location.calls import called_wrongly
 from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
-from qkv.location.masking import cut_wrongly, unknown_behind, unturned
-from qkv.location.misplaced import across, batch_for_tokens, first_of, odd, turned
+from qkv.location.masking import cut_wrongly, hidden_too_late, unknown_behind, unturned
+from qkv.location.misplaced import across, batch_for_tokens, first_of, odd, taken_apart, turned
 from qkv.location.omissions import left_out, only_passes_scores_on
 from qkv.vocabulary import Stage
 
@@ -22,8 +23,11 @@ def blame(frontier: Frontier) -> Blame | None:
     returned = _returned(frontier) if first.weight == 0 else None
     if returned is not None:
         return returned
-    if not (confirmed or _stands_alone(frontier)):
+    if not (confirmed or _stands_alone(frontier)) or frontier.from_nowhere(first.operation):
         return None
+    apart = taken_apart(frontier)
+    if apart is not None:
+        return Blame(apart, confirmed)
     earlier = _by_stage(frontier, first) or (_known_to_be_made(frontier, first) if confirmed else None)
     if earlier is not None:
         return earlier
@@ -34,6 +38,10 @@ def blame(frontier: Frontier) -> Blame | None:
     if before is not None:
         return Blame(first.operation, confirmed, before=before)
     number = _laid_out_first(frontier, unturned(frontier, first))
+    distance = turned_distance(frontier, number) if frontier.stage == Stage.MASK else None
+    if distance is not None:
+        maker, several = distance
+        return Blame(maker, confirmed) if several else Blame(number, confirmed, before=maker)
     return _out_of_order(frontier, first) or Blame(number, confirmed, before=other_end(frontier, number))
 
 
@@ -41,23 +49,32 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
     """What is looked for where a stage is at fault, before the suspect itself."""
     number = None
     match frontier.stage:
-        case Stage.MASK if not frontier.masks:
-            return cut_wrongly(frontier)
+        case Stage.MASK:
+            number = hidden_too_late(frontier)
+            if number is None and not frontier.masks:
+                return cut_wrongly(frontier)
         case Stage.SCORES:
             number = turned(frontier)
         case Stage.HEADS:
             number = batch_for_tokens(frontier, first.operation)
         case Stage.POSITION:
             number = _off_by_a_sign(frontier, first)
+            number = _another_angle(frontier) if number is None else number
     return None if number is None else Blame(number, first.weight >= CONFIRMED)
 
 
 def _known_to_be_made(frontier: Frontier, first: Suspect) -> Blame | None:
-    """What stands before a suspect that makes what the diagnosed fault makes: an array misplaced, a stage left out."""
+    """What stands before a suspect that makes what the diagnosed fault makes: an array misplaced, a stage left out.
+
+    What only lays the array out again that it is given goes on to no later stage.
+    """
     made, stage = None if first.sight is None else first.sight.stage, frontier.stage
-    if made is None or stage is None:
+    if made is None or stage is None or first.sight is None:
         return None
-    goes_on = made > stage or only_passes_scores_on(frontier, first)
+    within = any(
+        (sight.name, sight.stage) == (first.sight.name, made) for _, sight in frontier.sighted(first.operation)
+    )
+    goes_on = (made > stage and not within) or only_passes_scores_on(frontier, first)
     return odd(frontier, first, made) or (left_out(frontier, first, stage) if goes_on else None)
 
 
@@ -68,6 +85,16 @@ def _off_by_a_sign(frontier: Frontier, suspect: Suspect) -> int | None:
     sights = ((value, frontier.recognition.sights[value]) for value in made)
     wrong = next((value for value, sight in sights if sight is not None and sight.axes and not sight.right), None)
     return None if wrong is None else next(unknown_behind(frontier, wrong), None)
+
+
+def _another_angle(frontier: Frontier) -> int | None:
+    """The operation that multiplies the frequencies of rope by one number, which no token stands at; None for none."""
+    for suspect in frontier.suspects:
+        operation = frontier.operation(suspect.operation)
+        turns = any(sight.name == "frequencies of rope" for _, sight in frontier.sighted(suspect.operation))
+        if turns and operation.name == "mul" and any(isinstance(one, int | float) for one in operation.arguments):
+            return suspect.operation
+    return None
 
 
 def _laid_out_first(frontier: Frontier, number: int) -> int:

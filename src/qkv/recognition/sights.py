@@ -74,12 +74,14 @@ class Recognition:
         sights: what each value is in the attention that is meant; None where nothing is known of it.
         faulty: what it is under a fault, where it isn't right.
         visible: the stretch of keys that each query is meant to see, by its number, where it sees some in one stretch.
+        masks: the mask that is meant, and its parts, True = may attend.
     """
 
     recording: Recording
     sights: Sequence[Sight | None]
     faulty: Sequence[Sight | None]
     visible: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    masks: Sequence[Array] = ()
 
     def right(self, value: int) -> bool:
         """Whether a value was recognised as one that a right attention makes."""
@@ -108,7 +110,7 @@ def recognise(recording: Recording, right: Run, faulty: Run | None = None, close
             known[key] = sight, other.sight(value.array, multiples=False) if other is not None and wrong else None
         sights.append(known[key][0])
         under_fault.append(known[key][1])
-    return Recognition(recording, sights, under_fault, dict(visible_stretches(right)))
+    return Recognition(recording, sights, under_fault, dict(visible_stretches(right)), meant.masks)
 
 
 class _Book:
@@ -153,6 +155,11 @@ class _Book:
                 return Sight(FUSED, Stage.PROJECT, ("?",) * array.ndim)
         multiple = self._atlas.multiple(array) if multiples else None
         return None if multiple is None else _sight(multiple, right=False)
+
+    @property
+    def masks(self) -> list[Array]:
+        """The mask and its parts."""
+        return [mask for _, _, mask in self._masks]
 
     def _mask(self, array: Array) -> Sight | None:
         for form, keeps in _as_booleans(array):
