@@ -121,7 +121,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         wrong=_wrong_rows(failing),
         only_when=None if sweep is None else sweep.only_when,
         faults=faults,
-        alternatives=[fault for other in diagnosis.alternatives for fault in named_faults(other)],
+        alternatives=named_alternatives(diagnosis),
         example=example_of(shown.expected.run, shown.output),
         matrices=pictured(inside)[:1],
         by_hand=pictured(inside if shown is failing else Inside(shown, diagnosis)),
@@ -208,6 +208,16 @@ def named_faults(explanation: Explanation | None) -> list[NamedFault]:
     if explanation is None:
         return []
     return [_named_fault(variant, explanation.error) for variant in explanation.variants]
+
+
+def named_alternatives(diagnosis: Diagnosis) -> list[NamedFault]:
+    """The faults of its other explanations, as the report says them: each once, and none that is named first."""
+    first = () if diagnosis.best is None else diagnosis.best.ids
+    others: dict[str, NamedFault] = {}
+    for fault in (fault for other in diagnosis.alternatives for fault in named_faults(other)):
+        if fault.id not in first:
+            others.setdefault(fault.id, fault)
+    return list(others.values())
 
 
 def _named_fault(variant: Variant, error: float) -> NamedFault:

@@ -449,6 +449,13 @@ def test_two_faults_are_named_in_one_report() -> None:
     assert {fault.id for fault in report.faults} == {"scale-missing", "causal-one-ahead"}
 
 
+def test_no_fault_is_named_as_an_alternative_to_itself() -> None:
+    # The second fault has two names, and beside either of them the first is the same.
+    report = check(lambda query, key, value: attend(query, key, value, 1.0, None), {"causal": True})
+    assert [fault.id for fault in report.faults] == ["scale-missing", "causal-missing"]
+    assert [fault.id for fault in report.alternatives] == ["mask-not-applied"]
+
+
 def test_what_nobody_can_explain_is_wrong_and_says_so() -> None:
     def attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
         return attend(np.sin(3 * query), key, value)

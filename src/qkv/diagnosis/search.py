@@ -7,7 +7,6 @@ reproduces it must reproduce all the others too, the ones that passed included. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 import numpy as np
 
@@ -109,8 +108,11 @@ def _ranked(found: list[Explanation]) -> Diagnosis:
     closest = min(explanation.error for explanation in found)
     near = [explanation for explanation in found if explanation.error <= max(1e3 * closest, 1e-6)]
     near.sort(key=lambda explanation: explanation.rank)  # of one rank those tried first: their errors are rounding
-    one_each = [next(group) for _, group in groupby(near, key=lambda explanation: explanation.ids)]
-    return Diagnosis(one_each[0], tuple(one_each[1:]))
+    one_each: dict[frozenset[str], Explanation] = {}
+    for explanation in near:
+        one_each.setdefault(frozenset(explanation.ids), explanation)
+    best, *others = one_each.values()
+    return Diagnosis(best, tuple(others))
 
 
 def _telling(screen: Observation, others: Sequence[Observation]) -> Observation:

@@ -10,7 +10,7 @@ import numpy as np
 from qkv.comparison import Bools
 from qkv.diagnosis import Diagnosis, Explanation
 from qkv.faults import GRADIENT_FAULTS, Variant
-from qkv.findings import named_faults
+from qkv.findings import named_alternatives, named_faults
 from qkv.gradients.comparison import GradientComparison, GradientObservation
 from qkv.gradients.strength import with_gradient_faults
 from qkv.report import Disagreement, ProbeResult, Report, RowPair, Verdict
@@ -44,7 +44,7 @@ def wrong_report(base: Report, observations: Sequence[GradientObservation], diag
     in_general = _by_watching(failing)
     best = diagnosis.best or in_general
     # Beside a particular fault stands what it is a kind of, for whoever knows the general name only.
-    others = [*diagnosis.alternatives, *([in_general] if best is not in_general else [])]
+    others = (*diagnosis.alternatives, *([in_general] if best is not in_general else []))
     place = as_place(first.first)
     title = f"gradient of {first.name}, {_row_in_words(first)}"
     return replace(
@@ -58,7 +58,7 @@ def wrong_report(base: Report, observations: Sequence[GradientObservation], diag
         spread=_spread(failing, first),
         wrong=_wrong_rows(first),
         faults=named_faults(best),
-        alternatives=[fault for other in others for fault in named_faults(other)],
+        alternatives=named_alternatives(Diagnosis(best, others)),
         strength=None,
         probes=[*base.probes, *probe_results(observations)],
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from qkv.adapters.messages import DType
 from qkv.diagnosis import Explanation
-from qkv.findings import UNEXPLAINED, named_faults
+from qkv.findings import UNEXPLAINED, named_alternatives, named_faults
 from qkv.long_sequence.judging import LongSequence, judged_at
 from qkv.long_sequence.together import Drift
 from qkv.report import ProbeResult, Report, Verdict
@@ -75,7 +75,7 @@ def _wrong(report: Report, long: LongSequence) -> Report:
         spread=f"of {long.length:,} tokens: {long.spread}",
         only_when=long.only_when,
         faults=faults,
-        alternatives=[fault for other in long.diagnosis.alternatives for fault in named_faults(other)],
+        alternatives=named_alternatives(long.diagnosis),
         strength=None,
         why="right on short inputs, wrong on a long one" if faults else f"right on short inputs; {UNEXPLAINED}",
     )
