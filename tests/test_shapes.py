@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from drawn import Call, drawn_calls, drawn_specs
 from qkv.errors import ShapeError
 from qkv.oracle import Run, run_stages
 from qkv.positions import Rope
+from qkv.report.plain import encodable
 from qkv.shapes import Prediction, explain_matmul, predict_shapes, shapes_text
+from qkv.shapes.boxes import boxes_text, of_pairs
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -73,7 +76,9 @@ def test_the_articles_example_is_said_as_the_article_says_it() -> None:
 
 def test_the_table() -> None:
     spec = AttentionSpec(6, 2, 8, 10, rope=Rope())
-    lines = shapes_text(predict_shapes(spec, batch=2, query_len=7, key_len=9, embed_dim=56)).splitlines()
+    text = shapes_text(predict_shapes(spec, batch=2, query_len=7, key_len=9, embed_dim=56))
+    table, _, drawn = text.partition("\n\nscores, 12 times\n")
+    lines = table.splitlines()
     assert lines[0] == str(spec)
     assert lines[2].split() == ["stage", "gives", "shape", "in", "names", "in", "numbers"]
     assert [line.split()[0] for line in lines[4:] if not line.startswith(" ")] == [
@@ -84,7 +89,36 @@ def test_the_table() -> None:
     assert "(7 x 56)(56 x 48) = (7 x 48), 2 times" in project
     assert any("each key/value head is read by 3 query heads" in line for line in lines)
     assert any("(7 x 8)(8 x 9) = (7 x 9), 12 times" in line for line in lines)
-    assert not any(line != line.rstrip() for line in lines)
+    assert "context, 12 times\n" in drawn
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_products_of_queries_and_keys_are_drawn_to_scale() -> None:
+    few = predict_shapes(AttentionSpec(head_dim=2), query_len=3).products
+    assert boxes_text(of_pairs(few)[1:]) == "\n".join([
+        "context",
+        "        key 3              dim 2              dim 2",
+        "        ┌───────┐          ┌─────┐            ┌─────┐",
+        "query 3 │ · · · │  @ key 3 │ · · │  = query 3 │ · · │",
+        "        │ · · · │          │ · · │            │ · · │",
+        "        │ · · · │          │ · · │            │ · · │",
+        "        └───────┘          └─────┘            └─────┘",
+    ])  # fmt: skip
+    many = predict_shapes(AttentionSpec(head_dim=30), query_len=10, key_len=60, embed_dim=90).products
+    scores, context = of_pairs(many)
+    assert [name for name, _ in (scores, context)] == ["scores", "context"], "projections have no keys beside queries"
+    sides = {"key": 12, "dim": 6, "query": 1}  # characters, and of queries lines, by their number
+    for name, product in (scores, context):
+        lines = boxes_text([(name, product)]).splitlines()
+        widths = [len(edge) - 1 for edge in re.findall(r"┌(─+)┐", lines[2])]
+        assert widths == [sides[one.axes[1]] for one in (product.left, product.right, product.result)]
+        assert [line.count("│") for line in lines].count(6) == sides["query"], "the left one and the result are as high"
+
+
+def test_a_terminal_without_such_lines_gets_plain_ones() -> None:
+    drawn = boxes_text(predict_shapes(AttentionSpec(head_dim=2), query_len=3).products)
+    assert encodable(drawn, "ascii").count("| . . . |") == 3 + 2 + 3, "the scores, the turned keys, the weights"
+    assert "\\" not in encodable(drawn, "ascii")
 
 
 def test_a_head_takes_an_equal_share_of_the_token() -> None:

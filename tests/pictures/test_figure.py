@@ -24,6 +24,7 @@ from PIL import Image
 
 import qkv
 from qkv.errors import QkvError, ShapeError, SpecError
+from qkv.shapes import explain_matmul, predict_shapes
 
 TOKENS = ["Your", "journey", "starts", "with", "one", "step"]
 
@@ -300,3 +301,15 @@ def test_numbers_of_any_size_stay_in_their_cells(size: float) -> None:
     figure = qkv.draw(np.full((3, 3), size), np.full((3, 3), -size))
     assert outlined(figure) == [(0, 0)] * 3
     assert max(map(len, texts(written(figure, "svg")))) < 40
+
+
+def test_shapes_are_boxes_to_scale_with_their_axes_named() -> None:
+    figure = qkv.draw(explain_matmul(("query", "key"), (10, 40), ("key", "dim"), (40, 20)), title="a product")
+    boxes = [one for one in figure.axes[0].patches if isinstance(one, Rectangle)]
+    assert [(40 * one.get_height(), 40 * one.get_width()) for one in boxes] == [(10, 40), (40, 20), (10, 20)]
+    found = texts(written(figure, "svg"))
+    assert {"query 10", "key 40", "dim 20", "@", "=", "a product"} == set(found)
+
+    both = qkv.draw(predict_shapes(qkv.AttentionSpec(4), query_len=3, embed_dim=8))
+    assert [axes.get_title("left") for axes in both.axes] == ["scores, 4 times", "context, 4 times"]
+    assert len(both.axes[0].patches) == 3 * 2 + 2 * 3 + 3 * 3 + 3, "of few numbers each has its cell"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -36,11 +37,10 @@ def command(target: str | None, key_len: int | None, **options: Any) -> None:
 
     Exit code: 0 told, 2 bad usage, 4 the candidate could not be run.
     """
-    if target is None:
-        put(_of_spec(options, key_len))
-        return
-    code, text = _of_candidate(target, options)
-    put(text)
+    from qkv.report.plain import encodable
+
+    code, text = (0, _of_spec(options, key_len)) if target is None else _of_candidate(target, options)
+    put(encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8"))
     raise SystemExit(code)
 
 

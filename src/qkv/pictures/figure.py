@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from qkv.errors import QkvError, SpecError
 from qkv.masks.places import QueryOffset
 from qkv.pictures.panels import Kind, Panel
 from qkv.pictures.subjects import Subject, pictured
+from qkv.shapes import Prediction, Product
+from qkv.shapes.boxes import of_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +47,8 @@ def draw(
     Args:
         given: weights or scores, ``(query, key)`` or ``(head, query, key)``, as an array or a tensor; several of them
             by name, as ``{"attn_scores": ..., "attn_weights": ...}``; a mask or its expression,
-            ``"causal & window(4)"``; what ``qkv.show`` or ``qkv.check`` has returned.
+            ``"causal & window(4)"``; what ``qkv.show`` or ``qkv.check`` has returned; a product of
+            ``qkv.shapes.explain_matmul`` or what ``qkv.predict_shapes`` foretells of a spec, as boxes drawn to scale.
         got: what should be the same: both are drawn with their difference, and the first wrong cell outlined.
         tokens: texts of the keys, and of the queries at the last of their positions.
         query_tokens: texts of the queries, where they are others.
@@ -68,14 +72,12 @@ def draw(
     """
     if width is not None and not 0 < width < math.inf:
         raise SpecError(f"width is {width!r}, and must be a number of inches above 0: width=3.3")
+    if isinstance(given, Product | Prediction):
+        return _drawn_to_scale(given, width, title)
     subject = Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths, query_offset)
     known, panels = pictured(subject)
-    try:
+    with _matplotlib():
         from qkv.pictures import paper
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise QkvError('a figure needs matplotlib, which is not installed: pip install "qkv[plot]"') from None
     if ax is None:
         wide = width or (paper.COLUMN if len(panels) == 1 else paper.PAGE)
         return paper.figure_of(panels, columns=_columns(panels), width=wide, title=title or known, numbers=numbers)
@@ -83,6 +85,26 @@ def draw(
     if len(axes) != len(panels):
         raise SpecError(f"there are {len(panels)} matrices to draw and {len(axes)} axes; give as many, or none")
     return paper.draw_into(axes, panels, numbers=numbers)
+
+
+def _drawn_to_scale(given: Product | Prediction, width: float | None, title: str) -> Figure:
+    """The shapes of a product, or of those products of an attention that queries and keys take part in."""
+    with _matplotlib():
+        from qkv.pictures.paper import COLUMN
+        from qkv.pictures.paper_boxes import figure_of_products
+    products = [("", given)] if isinstance(given, Product) else of_pairs(given.products)
+    return figure_of_products(products, width=width or COLUMN, title=title)
+
+
+@contextmanager
+def _matplotlib() -> Iterator[None]:
+    """Nothing; meanwhile an error for want of matplotlib says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "matplotlib":
+            raise
+        raise QkvError('a figure needs matplotlib, which is not installed: pip install "qkv[plot]"') from None
 
 
 def _columns(panels: Sequence[Panel]) -> int:

@@ -22,6 +22,9 @@ LIKE = {
     "≤": "<=",
     "≥": ">=",
     "→": "->",
+    "─": "-",
+    "│": "|",
+    **dict.fromkeys("┌┐└┘", "+"),
 }
 """What stands for a character where the encoding lacks it."""
 

@@ -51,6 +51,11 @@ class Prediction:
         return MappingProxyType(made)
 
     @property
+    def products(self) -> list[tuple[str, Product]]:
+        """Every matrix product, with what it makes and how often: ``scores, 4 times``."""
+        return [(f"{one.makes}{one.often}", one) for step in self.stages for one in step.products]
+
+    @property
     def output(self) -> Shape:
         """Shape of the result."""
         return self.after(Stage.OUTPUT)["output"]

@@ -73,6 +73,11 @@ class Product:
         """``(3 x 3)(3 x 2) = (3 x 2)``."""
         return f"{self.left.numbers}{self.right.numbers} = {self.result.numbers}"
 
+    @property
+    def often(self) -> str:
+        """``, 4 times``; empty for once."""
+        return f", {self.times} times" if self.times > 1 else ""
+
     def __str__(self) -> str:
         return f"{self.names}, {self.numbers}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from qkv.shapes.boxes import boxes_text, of_pairs
 from qkv.shapes.sheet import Line, Sheet
 from qkv.shapes.table import columns_text
 
@@ -26,6 +27,7 @@ def sheet_text(sheet: Sheet) -> str:
     sections = [
         [f"{sheet.name}{where}".strip(), *_sizes(sheet)],
         _table(sheet) if sheet.lines else [],
+        _drawn(sheet),
         [
             f"cannot be run: {sheet.why}",
             *(f"  {line}" for line in sheet.detail.splitlines()),
@@ -57,16 +59,33 @@ def _table(sheet: Sheet) -> list[str]:
     header, rule, *rows = columns_text(HEADER, [_row(line, sheet) for line in sheet.lines]).splitlines()
     said = [header, rule]
     for row, line in zip(rows, sheet.lines, strict=True):
-        times = f", {line.times} times" if line.times > 1 else ""
-        said += [row, *(f"{' ' * INDENT}{one.names}, {one.numbers}{times}" for one in line.products)]
+        said += [row, *(f"{' ' * INDENT}{one.names}, {one.numbers}{_times(line)}" for one in line.products)]
     return said
 
 
+def _drawn(sheet: Sheet) -> list[str]:
+    """The products of queries and keys, each beneath the line that makes it."""
+    products = [
+        (f"{_where(line, sheet)}  {_code(line)}{_times(line)}", one) for line in sheet.lines for one in line.products
+    ]
+    return boxes_text(of_pairs(products)).splitlines()
+
+
+def _times(line: Line) -> str:
+    return f", {line.times} times" if line.times > 1 else ""
+
+
 def _row(line: Line, sheet: Sheet) -> tuple[str, ...]:
+    return _where(line, sheet), _code(line), line.makes, line.shape.names, line.shape.numbers
+
+
+def _where(line: Line, sheet: Sheet) -> str:
     files = {one.file for one in sheet.lines}
-    where = str(line.line) if len(files) == 1 else f"{line.file}:{line.line}"
-    code = line.code if len(line.code) <= LONGEST else f"{line.code[: LONGEST - 1]}…"
-    return where, code, line.makes, line.shape.names, line.shape.numbers
+    return str(line.line) if len(files) == 1 else f"{line.file}:{line.line}"
+
+
+def _code(line: Line) -> str:
+    return line.code if len(line.code) <= LONGEST else f"{line.code[: LONGEST - 1]}…"
 
 
 def sheet_to_json(sheet: Sheet) -> str:

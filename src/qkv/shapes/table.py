@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qkv.shapes.boxes import boxes_text, of_pairs
 from qkv.shapes.prediction import Prediction, StageShapes
 
 HEADER = ("stage", "gives", "shape", "in names", "in numbers")
 
 
 def shapes_text(prediction: Prediction) -> str:
-    """The table of a prediction: a line per tensor, with the product it comes from in names and in numbers."""
-    return f"{prediction.spec}\n\n{columns_text(HEADER, shapes_rows(prediction))}"
+    """The table of a prediction: a line per tensor, with the product it comes from in names and in numbers.
+
+    Beneath it the products of queries and keys are drawn.
+    """
+    drawn = boxes_text(of_pairs(prediction.products))
+    return f"{prediction.spec}\n\n{columns_text(HEADER, shapes_rows(prediction))}\n\n{drawn}"
 
 
 def columns_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -35,8 +40,7 @@ def _stage_rows(step: StageShapes) -> list[tuple[str, str, str, str, str]]:
         if product is None:
             rows.append((stage, name, str(shape), step.note if place == 0 else "", ""))
         else:
-            times = f", {product.times} times" if product.times > 1 else ""
-            rows.append((stage, name, str(shape), product.names, product.numbers + times))
+            rows.append((stage, name, str(shape), product.names, product.numbers + product.often))
     return rows
 
 
