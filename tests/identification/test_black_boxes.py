@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 import torch
 from benchmarks import identification
 from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, seen
+from benchmarks.black_boxes.arrays import in_numpy
 from benchmarks.black_boxes.drawn import Rotation, Visible
 from benchmarks.black_boxes.draws import FEATURES
 from benchmarks.black_boxes.truths import answers
@@ -196,6 +197,27 @@ def test_a_table_that_is_moved_with_the_queries_is_the_same() -> None:
         table = tuple(tuple(row) for row in rows)
         identity = Identity(BOX, PLAIN_ANSWER.but(relative_bias=RelativeBias(table), query_offset=offset))
         assert verdicts(drawn, identity)["bias by distance"] == verdict
+
+
+def test_sinks_beside_a_bias_by_place_are_read_up_to_the_level_of_both() -> None:
+    rng = np.random.default_rng(0)
+    drawn = replace(PLAIN, place_bias=rng.normal(size=(4, 64, 64)), sinks=tuple(rng.normal(size=4)))
+    for dtype in ("float64", "float32"):
+        identity = qkv.identify(in_numpy(drawn, dtype), drawn.given, layout="BHTD")
+        assert {answer.verdict for answer in answers(drawn, identity)} == {"right"}
+        assert any("sinks are beside a bias by position" in line for line in identity.undecided)
+        assert all(probe.agrees for probe in identity.probes)
+
+
+def test_a_gate_on_each_row_beside_a_bias_by_place_is_no_sink() -> None:
+    drawn = replace(PLAIN, place_bias=np.random.default_rng(0).normal(size=(4, 64, 64)))
+    inner = in_numpy(drawn)
+
+    def gated(query: Any, key: Any, value: Any) -> Any:
+        return inner(query, key, value) * np.linspace(0.2, 0.9, query.shape[2])[:, None]
+
+    identity = qkv.identify(gated, drawn.given, layout="BHTD")
+    assert any("fresh inputs give other numbers" in line for line in identity.undecided)
 
 
 def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ class Biases:
         slope: alibi's slope.
         signed: whether keys ahead of the query are rewarded; None where there are none.
         table: ``distance`` to number; zero at the query itself where that is seen.
-        matrix: ``(query, key)``, each row less its own mean; NaN where hidden.
+        matrix: ``(query, key)``, each row less its own mean (beside a sink less that of all rows); NaN where hidden.
         offset: position of the first query for which this is so.
         error: how far off the slope, or a number of the table or the matrix, may be.
     """
@@ -46,6 +46,12 @@ class Biases:
             table = self.table
             return np.array([[table.get(int(step), 0.0) for step in row] for row in distance])
         return np.zeros(distance.shape) if self.matrix is None else np.nan_to_num(self.matrix)
+
+    def raised(self, levels: Floats) -> Biases:
+        """The same with each row of the matrix raised by its level, less the mean of all."""
+        assert self.matrix is not None
+        rows = self.matrix + levels[:, None]
+        return replace(self, matrix=rows - np.nanmean(rows))
 
     def shares(self, allowed: np.ndarray, offset: int) -> Floats:
         """The sum of ``exp(bias)`` over the keys each query may attend to, the first query standing at ``offset``."""

@@ -244,7 +244,7 @@ def forms(scores: ScoreReader, grown: Growth, rng: np.random.Generator, pairs: P
     """
     width = scores.sizes.head_dim
     one = np.eye(width)
-    length, unit = _lengths(scores, grown)
+    length, unit = _lengths(scores, grown, one)
     scale = _scale_alone(scores, grown, length, unit, rng) if not pairs else None
     if scale is not None:
         return scale[..., None, None] * one
@@ -286,27 +286,26 @@ def _scale_alone(
 
 def diagonal(scores: ScoreReader, grown: Growth) -> float:
     """The scale of the first head, as the key that stands nearest to the query shows it: nothing is turned there."""
-    width = scores.sizes.head_dim
-    length, unit = _lengths(scores, grown)
-    read = uncapped(scores.moved(length * np.eye(width), length * np.eye(width))[:, 0], grown.softcap)
-    per_key = read.mean(axis=0) / unit
+    # A turn adds as much to a product as it takes away, so one vector times itself has the mean of all channels.
+    signs = codes(scores.sizes.head_dim)[0][-1:] / scores.sizes.head_dim**0.5
+    length, unit = _lengths(scores, grown, signs)
+    per_key = uncapped(scores.moved(length * signs, length * signs)[0, 0], grown.softcap) / unit
     return float(per_key[np.argmax(np.abs(per_key))])
 
 
-def _lengths(scores: ScoreReader, grown: Growth) -> tuple[float, float]:
+def _lengths(scores: ScoreReader, grown: Growth, vectors: Floats) -> tuple[float, float]:
     """How long unit vectors are made, and what a score between two of them is worth."""
     if grown.normalised:
         return 1.0, float(scores.sizes.head_dim)
-    length = _length(scores, grown)
+    length = _length(scores, grown, vectors)
     return length, length**2
 
 
-def _length(scores: ScoreReader, grown: Growth) -> float:
+def _length(scores: ScoreReader, grown: Growth, vectors: Floats) -> float:
     """A length of query and key that brings the scores near 2: large enough to read, small enough not to saturate."""
-    width = scores.sizes.head_dim
     length, most = 1.0, 2.0 if grown.softcap is None else min(2.0, 0.5 * grown.softcap)
     for _ in range(6):
-        read = scores.moved(length * np.eye(width), length * np.eye(width))
+        read = scores.moved(length * vectors, length * vectors)
         size = float(np.nanmax(np.abs(read)))
         if not np.isfinite(size) or size == 0.0:
             return length

@@ -16,7 +16,7 @@ def sinks_of(sums: Floats, shares: Floats, noise: float) -> tuple[Floats, Floats
         noise: relative error of a weight.
     """
     with np.errstate(all="ignore"):
-        sinks = np.log(shares * (1 - sums) / sums)
+        sinks = _sinks(sums, shares)
         errors = 16 * noise / np.maximum(1 - sums, noise)
         sure = np.where(np.isfinite(sinks), 1 / errors**2, 0.0)
     if not sure.any(axis=-1).all():
@@ -26,3 +26,22 @@ def sinks_of(sums: Floats, shares: Floats, noise: float) -> tuple[Floats, Floats
     if off.max() > 16:
         return None
     return found, 1 / np.sqrt(sure.sum(axis=-1))
+
+
+def levels_of(sums: Floats, shares: Floats, noise: float) -> Floats:
+    """What each row's scores are raised by, ``(head, query)``, where a head has one sink; 0 for rows that don't count.
+
+    Args:
+        sums: see `sinks_of`.
+        shares: likewise, of scores whose rows have no level yet.
+        noise: relative error of a weight; a row leaves as much to the sink at least.
+    """
+    levels = -_sinks(np.minimum(sums, 1 - noise), shares)
+    return np.where(np.isfinite(levels), levels, 0.0)
+
+
+def _sinks(sums: Floats, shares: Floats) -> Floats:
+    """The sink that leaves each row its sum."""
+    with np.errstate(all="ignore"):
+        sinks: Floats = np.log(shares * (1 - sums) / sums)
+    return sinks

@@ -6,8 +6,9 @@ import numpy as np
 
 from qkv.comparison import EPSILON
 from qkv.identification.biases import biases_of, unseen_bias
+from qkv.identification.box import Floats
 from qkv.identification.found import Found
-from qkv.identification.sums import sinks_of
+from qkv.identification.sums import levels_of, sinks_of
 
 COARSE = 0.05
 """A bias, or a share of a row, that may have gone unseen is told from this size on."""
@@ -37,10 +38,28 @@ def _sums(found: Found) -> None:
             share = min(float(allowed[counts].min()), 1.0)
             found.undecided.append(f"sinks that take {share:.0%} of a row or less: {found.precision} hides them")
         return
-    offset = found.offset_for(*square)
-    shares = np.stack([bias.shares(seen.allowed[head], offset) for head, bias in enumerate(found.biases)])
-    found.sinks = sinks_of(totals, shares, noise)
+    _enter_levels(found, totals, noise)
+    found.sinks = sinks_of(totals, _shares(found), noise)
     if found.sinks is None:
         found.odd.append(
             f"rows of weights sum to {np.nanmin(totals):.4g} to {np.nanmax(totals):.4g}, which no sink explains"
         )
+
+
+def _enter_levels(found: Found, totals: Floats, noise: float) -> None:
+    """Nothing; enters how far each row of a bias by position is raised above the others, which shows beside a sink."""
+    levels = levels_of(totals, _shares(found), noise)
+    raised = [head for head, read in enumerate(found.biases) if read.matrix is not None]
+    for head in raised:
+        found.biases[head] = found.biases[head].raised(levels[head])
+    if raised:
+        found.undecided.append(
+            "how high the sinks are beside a bias by position: both raised alike give the same weights"
+        )
+
+
+def _shares(found: Found) -> Floats:
+    """The sum of ``exp(bias)`` over the keys of each row, ``(head, query)``."""
+    square = found.exact_square
+    allowed, offset = found.allowed(square), found.offset_for(*square)
+    return np.stack([bias.shares(allowed[head], offset) for head, bias in enumerate(found.biases)])
