@@ -217,6 +217,7 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         trial, diagnosis = _decided(settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
         bench = Bench(host, request.to_open, trial, request.source) if _may_be_patched(request, trial) else None
+        runs_plainly = bench is not None and trial.runs_plainly()
         seen(trial, diagnosis)
         line = _line_of(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
         report = report_on(trial.reading.facts, trial, diagnosis, repeat, sweep)
@@ -225,7 +226,7 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         report = with_gradients(report, trial) if request.gradients else report
         if request.length is not None:
             report = with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
-        return report if bench is None else _with_patch(report, bench, request)
+        return report if bench is None else _with_patch(report, bench, runs_plainly, request)
     except CandidateError as error:
         return failed(words, error, repeat)
 
@@ -253,12 +254,21 @@ def _may_be_patched(request: Request, trial: Trial) -> bool:
     return request.patch_seconds > 0 and bool(request.file) and (trial.wrong or bool(trial.changed))
 
 
-def _with_patch(report: Report, bench: Bench, request: Request) -> Report:
-    """The report with a repair of the file, where it is wrong and one is found in time."""
+def _with_patch(report: Report, bench: Bench, runs_plainly: bool, request: Request) -> Report:
+    """The report with a repair of the file, where it is wrong and one is found in time.
+
+    Args:
+        report: what is known of it.
+        bench: tries edited files.
+        runs_plainly: whether it could be called without a mask as it was judged.
+        request: what was asked.
+    """
     if report.verdict is not Verdict.WRONG:
         return report
 
     def is_right(source: bytes) -> bool:
+        if runs_plainly and not bench.trial.runs_plainly():  # who leaves its mask out must still be able to
+            return False
         again = replace(request, source=source, patch_seconds=0.0, advance=lambda share: None)
         return _judged(bench.host, again).verdict is Verdict.RIGHT
 

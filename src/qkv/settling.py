@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from qkv.adapters.abilities import Abilities
-from qkv.adapters.binding import NotApplicable, Signature
+from qkv.adapters.binding import LEAVE, NotApplicable, Signature
 from qkv.adapters.caches.handing import Caching
 from qkv.adapters.calling import Caller, Outcome
 from qkv.adapters.construction import Sizes
@@ -30,6 +30,10 @@ from qkv.spec import AttentionSpec
 
 QUICK = ("ordinary", "fewer-queries", "handed-mask", "padding", "handed-bias", "documents", "peaked")
 """Kinds of probe that tell readings apart."""
+
+
+OPTIONAL = ("mask", "padding", "lengths", "documents", "bias")
+"""Roles of arguments that a call often goes without."""
 
 
 class Reading(Protocol):
@@ -67,8 +71,8 @@ class CallableReading(Reading, Protocol):
     caching: Caching
     signature: Signature
 
-    def bound(self, inputs: Inputs) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of a call with these inputs."""
+    def bound(self, inputs: Inputs, handed: Mapping[str, Any] = ...) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call with these inputs; ``handed`` has some of them by role."""
 
 
 @dataclass
@@ -175,6 +179,17 @@ class Trial:
                     right, outcome.dtype, judge_empty_rows=self.judge_empty_rows, draws=draws
                 )
         return self.known[asked]
+
+    def runs_plainly(self) -> bool:
+        """Whether it can be called without any of the masks and biases that it need not be given."""
+        reading, probe = self.called, next(iter(probes_for(self.setting)))
+        optional = {role: LEAVE for role in OPTIONAL if reading.signature.has(role)}
+        try:
+            args, kwargs = reading.bound(probe.inputs, optional)
+            reading.caller.call(args, kwargs, strided=False, seed=probe.seed)
+        except (CandidateError, NotApplicable):
+            return False
+        return True
 
     @property
     def agreeing(self) -> int:
