@@ -40,6 +40,7 @@ def test_without_arguments_the_embedded_model_is_shown(folder: Path) -> None:
     assert "qkv.model.tiny() 2 layers, 4 heads, 12 queries, 12 keys" in words
     assert re.search(r"previous token layer 0 head 0 \(0\.\d\d\)", words)
     assert re.search(r"induction layer 1 head 3 \(0\.\d\d\), layer 1 head 2 \(0\.\d\d\)", words)
+    assert "weights layer 1, head 3: induction 0." in words, "it begins with the head that the page begins with"
     assert words.endswith("page show.html ")
     page = (folder / "show.html").read_text("utf-8")
     assert "winter" in page
@@ -94,9 +95,24 @@ def test_a_wrong_function_is_shown_beside_the_right_one(folder: Path) -> None:
     words = said(show("wrong.py:attention"))
     assert "beside All 6 heads differ from what they should be. The first difference is in head 0: query" in words
     assert "looks at" not in words, "what it is tried on is random"
+    assert "weights head 0; query down, key across right 0 1 2 3" in words
+    assert "attention \u2212 right" in words
+    first = re.search(r"query (\d) gives [\d.]+ to key (\d)", words).groups()  # type: ignore[union-attr]
+    assert "first wrong: query {}, key {}".format(*first) in words
     assert '"against":"1.0"' in (folder / "show.html").read_text("utf-8")
     Path("right.py").write_text(RIGHT)
-    assert "beside The weights are those that they should be" in said(show("right.py"))
+    words = said(show("right.py"))
+    assert "beside The weights are those that they should be" in words
+    assert "\u2212" not in words, "there is no difference to see"
+
+
+def test_a_head_of_many_weights_is_left_to_the_page(folder: Path) -> None:
+    np.save("long.npy", np.full((1, 1025, 1024), 1 / 1024, np.float32))
+    words = said(show("long.npy"))
+    assert "1 layer, 1 head, 1,025 queries, 1,024 keys" in words
+    assert "query down" not in words
+    np.save("short.npy", np.full((1, 1024), 1 / 1024, np.float32))
+    assert "1 layer, 1 head, 1 query, 1,024 keys weights attention, head 0; query down" in said(show("short.npy"))
 
 
 def test_only_some_heads_are_wrong_and_the_page_opens_on_the_first_of_them(folder: Path) -> None:

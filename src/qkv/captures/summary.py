@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from qkv.captures.patterns import EVEN, FEW, NAMED, NAMED_EVEN, Scores, oddities
+from qkv.pictures.panels import Pictured
+from qkv.pictures.subjects import first_seen
 from qkv.pictures.view import AttentionView
-from qkv.report.page import page
+from qkv.report.page import INDENT, page
 from qkv.report.plain import harmless
+from qkv.report.terminal import drawn
 
 MOST_HEADS = 3
 """Heads that are named for a pattern."""
+
+MOST_PAIRS = 2**20
+"""Pairs of a query and a key up to which the head that the page begins with is drawn in the terminal too."""
 
 
 def summary(view: AttentionView, scores: Sequence[Scores], console: Console) -> str:
@@ -25,6 +32,10 @@ def summary(view: AttentionView, scores: Sequence[Scores], console: Console) -> 
     found = [] if compared else list(_strongest(scores, several=len(view.layers) > 1))
     if compared and view.focus is not None:
         sections.append(("beside", Text(view.focus.said)))
+    if prod(view.shape) <= MOST_PAIRS:
+        seen = first_seen(view)
+        seen = Pictured(harmless(seen.title), harmless(list(seen.panels)))
+        sections.append(("weights", drawn(seen, console, console.width - INDENT)))
     if found:
         grid = Table.grid(padding=(0, 2))
         for pattern, heads in found:
@@ -39,11 +50,15 @@ def summary(view: AttentionView, scores: Sequence[Scores], console: Console) -> 
 
 
 def _size(view: AttentionView) -> str:
-    heads = {len(layer.heads) for layer in view.layers}
-    layers = "1 layer" if len(view.layers) == 1 else f"{len(view.layers)} layers"
-    each = " or ".join(map(str, sorted(heads)))
+    heads = sorted({len(layer.heads) for layer in view.layers})
+    several = f"{' or '.join(map(str, heads))} heads"
     queries, keys = view.shape
-    return f"{layers}, {each} heads, {queries:,} queries, {keys:,} keys".replace(" 1 heads", " 1 head")
+    return ", ".join([_counted(len(view.layers), "layer", "layers"), "1 head" if heads == [1] else several,
+                      _counted(queries, "query", "queries"), _counted(keys, "key", "keys")])  # fmt: skip
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
 
 
 def _strongest(scores: Sequence[Scores], *, several: bool) -> Iterator[tuple[str, str]]:

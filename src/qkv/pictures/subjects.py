@@ -201,6 +201,23 @@ def _view(view: Attention, subject: Subject) -> Iterator[Panel]:
             yield replace(_weights(name, heads[place]), query_tokens=queries, key_tokens=keys)
 
 
+def first_seen(view: Attention) -> Pictured:
+    """The head that a view's page begins with, the first unless it has a focus; where it is wrong, beside the right."""
+    places = {f"{at}.{place}": (layer.name, head) for at, layer in enumerate(view.layers)
+              for place, head in enumerate(layer.heads)}  # fmt: skip
+    seen, wrong = ("0.0", {}) if view.focus is None else (view.focus.head, view.focus.wrong)
+    layer, head = places[seen]
+    queries, keys = view.texts
+
+    def named(name: str, head: HeadWeights) -> Panel:
+        return replace(_weights(name, head), query_tokens=queries, key_tokens=keys)
+
+    if head.against is None or seen not in wrong:
+        return Pictured(f"{layer}, {head.name}", [named("attn_weights", head)])
+    sides = compared(named(*places[head.against]), named(layer, head))
+    return Pictured(head.name, [replace(one, marked=wrong[seen]) for one in sides])
+
+
 def _must_be_few(name: str, query_len: int, key_len: int, instead: str) -> None:
     if query_len * key_len > LARGEST:
         raise SpecError(f"{name} has {query_len:,} queries and {key_len:,} keys, too many for a figure; {instead}")

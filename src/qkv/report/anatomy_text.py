@@ -17,15 +17,16 @@ _MARKS = {"right": ("✓", "green"), "wrong": ("✗", "bold red"), "": ("", "")}
 
 
 def anatomy_text(anatomy: Anatomy, console: Console, *, verbose: bool = False) -> str:
-    """The anatomy as the console's encoding, width and colours have it."""
+    """The anatomy as the console's encoding, width and colours have it, with a picture of what is wrong inside."""
+    report = report_text(anatomy.report, console, verbose=verbose, inside=True)
     if not anatomy.lines:
-        return report_text(anatomy.report, console, verbose=verbose)
+        return report
     shown: Anatomy = harmless(anatomy)
     table = _beside(shown) if console.width >= BESIDE else _beneath(shown)
     with console.capture() as captured:
         console.print(table)
     code = "\n".join(line.rstrip() for line in captured.get().splitlines())
-    return encodable(code + "\n\n", console.encoding or "utf-8") + report_text(anatomy.report, console, verbose=verbose)
+    return encodable(code + "\n\n", console.encoding or "utf-8") + report
 
 
 def _beside(anatomy: Anatomy) -> RenderableType:

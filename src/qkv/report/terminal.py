@@ -53,11 +53,14 @@ def print_report(report: Report, console: Console, *, verbose: bool = False) -> 
     console.file.flush()
 
 
-def report_text(report: Report, console: Console, *, verbose: bool = False) -> str:
-    """The report as the console's encoding, width and colours have it: see :func:`print_report`."""
+def report_text(report: Report, console: Console, *, verbose: bool = False, inside: bool = False) -> str:
+    """The report as the console's encoding, width and colours have it: see :func:`print_report`.
+
+    What is wrong inside is drawn where ``inside`` or ``verbose`` asks for it.
+    """
     report, room = harmless(report), console.width - INDENT
-    inside = [("inside", _inside(report.pictured(), console, room))] if verbose and report.matrices else []
-    sections = (*_findings(report, room), *inside, *_grounds(report, room, verbose))
+    wrong = [("inside", drawn(report.pictured(), console, room))] if (inside or verbose) and report.matrices else []
+    sections = (*_findings(report, room), *wrong, *_grounds(report, room, verbose))
     return page(
         headline(report.verdict.mark, report.verdict.value, STYLES[report.verdict], report.candidate),
         sections,
@@ -100,10 +103,10 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "by hand", _example(report.example, room)
 
 
-def _inside(pictured: Pictured, console: Console, room: int) -> RenderableType:
-    """What is wrong first inside, beside what it should be, as heat maps."""
+def drawn(pictured: Pictured, console: Console, room: int) -> RenderableType:
+    """Matrices as heat maps for the console, in so many columns, with what they are above them."""
     row, column = pictured.panels[0].axes
-    return Group(Text(f"{pictured.title}: {row} down, {column} across"), heat_map(pictured.panels, console, room))
+    return Group(Text(f"{pictured.title}; {row} down, {column} across"), heat_map(pictured.panels, console, room))
 
 
 def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
