@@ -13,7 +13,7 @@ from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
-from qkv.adapters.texts import is_notebook, script_of, text_of
+from qkv.adapters.texts import Text, is_notebook, script_of, text_of
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -29,6 +29,7 @@ from qkv.long_sequence import with_length
 from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
 from qkv.repair import Bench, explained_and_mended, line_shown_by, patch_for
 from qkv.report import CandidateWords, Report, SourceLine, Verdict
+from qkv.report.anatomy import Anatomy
 from qkv.report.cells import in_cells
 from qkv.request import Request
 from qkv.settling import Trial, settle
@@ -168,13 +169,19 @@ def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, 
         host = request.host()
     try:
         if script is not None:
-            repeat, seconds = request.command("check"), request.patch_seconds
-            return explained_and_mended(script, host, repeat, seconds, request.advance).report
+            return judge_script(script, request, host, "check").report
         report = _judged(host, request, seen)
         loaded_notebook = is_notebook(request.file) and report.candidate.line
         return in_cells(report, text_of(request.file, request.source)) if loaded_notebook else report
     finally:
         host.close()
+
+
+def judge_script(script: Text, request: Request, host: Hosting, verb: str) -> Anatomy:
+    """A script's lines with what each makes, and the report on it, asked for by a command."""
+    found = explained_and_mended(script, host, request.command(verb), request.patch_seconds, request.advance)
+    idle = [request.idle_in_scripts] if request.idle_in_scripts else []
+    return replace(found, report=replace(found.report, assumptions=[*idle, *found.report.assumptions]))
 
 
 def judge_pair(request: Request, other: str) -> Report:

@@ -9,12 +9,11 @@ from pathlib import Path
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place, Recording, Ref
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
-from qkv.debugger import judge
+from qkv.debugger import judge, judge_script
 from qkv.diagnosis import Diagnosis
 from qkv.location.locating import recognised
 from qkv.recognition import Recognition, Sight
 from qkv.recognition.arrangement import REPEATED
-from qkv.repair import explained_and_mended
 from qkv.report import Report, SourceLine
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
 from qkv.report.cells import source_line
@@ -40,7 +39,7 @@ def explain(request: Request) -> Anatomy:
     if script is not None:
         host = request.host()
         try:
-            return explained_and_mended(script, host, request.command("explain"), request.patch_seconds)
+            return judge_script(script, request, host, "explain")
         finally:
             host.close()
     seen: list[Recognition] = []

@@ -14,6 +14,7 @@ from qkv.adapters.messages import DType, Hosting
 from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
 from qkv.errors import SpecError
+from qkv.spec import FIELDS
 
 LARGEST = {"num_heads": 1024, "num_kv_heads": 1024, "head_dim": 2048, "value_dim": 2048, "embed_dim": 65536}
 """Sizes beyond which no model goes."""
@@ -63,6 +64,19 @@ class Request:
     def from_file(self) -> bool:
         """Whether the candidate stands in a file."""
         return isinstance(self.target, str | Path)
+
+    @property
+    def idle_in_scripts(self) -> str:
+        """What was said and a script has no use for, since it is held to what it computes itself; empty for nothing."""
+        said = self.conventions
+        flags = ["--spec"] if self.whole_spec else [field.flag for field in FIELDS if field.name in self.given]
+        options = {"layout": said.layout, "mask-argument": said.mask_meaning, "init": said.init, "call": said.call,
+                   "weights": said.weights, "seed": self.seed}  # fmt: skip
+        flags += [f"--{name}" for name, value in options.items() if value]
+        if not flags:
+            return ""
+        without = "has no effect" if len(flags) == 1 else "have no effect"
+        return f"{', '.join(flags)} {without}: this is a script, and its own lines say what it is meant to compute"
 
     @property
     def to_open(self) -> Any:

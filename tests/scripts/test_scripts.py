@@ -6,15 +6,19 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
 from qkv.adapters.texts import script_of, text_of
+from qkv.debugger import judge_script
 from qkv.repair import explained_and_mended
 from qkv.report import Report, Verdict
 from qkv.report.terminal import as_text
+from qkv.request import Request
 from qkv.scripts import explained
 from qkv.scripts.slips import slip_of
 
@@ -54,6 +58,23 @@ def test_a_slip_is_named_on_its_line(
     assert ([fault.id for fault in report.faults], report.line.line) == ([said[1]], int(said[2]))
     assert report.verdict is Verdict.WRONG
     assert as_text(replace(report, printed="")) == snapshot  # warnings name the file by where it lies
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "idle"),
+    [
+        ({}, {}, ""),
+        ({"num_heads": 4}, {}, "--heads has no effect: this is a script"),
+        ({"num_kv_heads": 2, "causal": True}, {"layout": "BTE"}, "--kv-heads, --causal, --layout have no effect"),
+    ],
+)
+def test_what_is_said_of_a_script_to_no_effect_is_named(
+    given: dict[str, Any], said: dict[str, Any], idle: str, host: HostProcess
+) -> None:
+    request = Request(str(RIGHT[0]), given, conventions=Conventions(**said))
+    assumptions = judge_script(text_of(str(RIGHT[0])), request, host, "check").report.assumptions
+    assert [one for one in assumptions if "no effect" in one] == [one for one in assumptions[:1] if idle]
+    assert assumptions[0].startswith(idle)
 
 
 NOT_MENDED = {"stale_loop", "stale_weights", "fused_view_of_tokens"}
