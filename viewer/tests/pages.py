@@ -87,6 +87,13 @@ def long() -> AttentionView:
     return AttentionView(layers=[LayerWeights("layer 0", drawn(1, 4096, sharp=2))], tokens=words, title="4,096 tokens")
 
 
+def sink() -> AttentionView:
+    """So many queries that the two largest weights of each are known: the first key's, then key 1's or key 2's."""
+    weights = np.full((8200, 4), 0.05)
+    weights[:, 0], weights[:4100, 1], weights[4100:, 2] = 0.7, 0.2, 0.2
+    return AttentionView(layers=[LayerWeights("layer 0", given_heads(weights))], title="A sink")
+
+
 def step() -> AttentionView:
     """One query over 64 keys, as in decoding."""
     weights = np.random.default_rng(2).dirichlet(np.full(64, 0.2), size=(1, 1))
@@ -99,7 +106,7 @@ def sampled() -> AttentionView:
     return AttentionView(layers=[LayerWeights("layer 0", drawn(1, 600))], title="Some of the queries", plan=plan)
 
 
-VIEWS = {view.__name__: view for view in (article, heads, hostile, wrong, several, sentence, long, step, sampled)}
+VIEWS = {view.__name__: view for view in (article, heads, hostile, wrong, several, sentence, long, sink, step, sampled)}
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

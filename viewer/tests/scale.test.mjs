@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { browser, keep, made } from "./harness.mjs";
 import { Matrix, rowsOf } from "./matrix.mjs";
 
-const folder = made("pages.py", "long", "sampled");
+const folder = made("pages.py", "long", "sampled", "sink");
 const open = browser();
 const LENGTH = 4096;
 
@@ -62,4 +62,24 @@ test("sampled rows keep their numbers, and weights that no picture tells are not
   assert.ok(Number(name.match(/query (\d+)/)[1]) >= 596, name);
   assert.match(await page.locator("[aria-live=polite]").textContent(), /: (not known|0\.\d+)$/);
   await page.getByText("only queries that have it among their largest weights are told").waitFor();
+});
+
+test("where the first token is the largest of each row and hidden, the largest of the others is left", async () => {
+  const page = await open(join(folder, "sink.html"));
+  const matrix = new Matrix(page, 8200, 4);
+  const top = page.getByLabel("keys of a row");
+  assert.deepEqual(await top.locator("option").allTextContents(), ["all", "largest 1"]);
+  await top.selectOption("1");
+  const drawn = async (row) => {
+    const paper = String([255, 255, 255]);
+    const colours = await Promise.all([0, 1, 2, 3].map((key) => matrix.colour(row, key)));
+    return colours.flatMap((colour, key) => (String(colour) === paper ? [] : [key]));
+  };
+  assert.deepEqual([await drawn(2000), await drawn(6000)], [[0], [0]]);
+  await page.getByLabel("hide the first token").check();
+  assert.deepEqual([await drawn(2000), await drawn(6000)], [[1], [2]]);
+  await matrix.click(6000, 2);
+  const rows = await rowsOf(page.getByRole("table", { name: /draws from/ }));
+  assert.deepEqual(rows[0], ["2", "0.2000"]);
+  assert.match(rows[1][0], /^3 filtered out$/);
 });
