@@ -164,7 +164,9 @@ class Host:
                 self._called(one, candidate, carrier, _Arrays(one, framework, holder.device), printed, watch)
                 for one in (call, *call.then)
             ]
-            return replace(replies[0], then=replies[1:], kept=holder.kept(call.dtype) if call.then else {})
+            kept = holder.kept(call.dtype) if call.then else {}
+            recording = None if watch is None else watch.recording()
+            return replace(replies[0], then=replies[1:], kept=kept, recording=recording)
 
     def _called(
         self, call: Call, candidate: Any, carrier: Carrier, arrays: _Arrays, printed: Printed,
@@ -186,10 +188,7 @@ class Host:
         with self._watched(f"reading what {name} returned"):
             returned, words = flatten(result), describe(result)
         carrier.take(result, go_on=bool(call.then))
-        recording = None if watch is None else watch.recording(result)
-        return Reply(
-            returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays, recording=recording
-        )
+        return Reply(returned, arrays.changed(), seconds, printed.tail(), words, of_arguments, of_arrays)
 
     def tensor_shapes(self, path: str) -> dict[str, tuple[tuple[int, ...], str]]:
         """Shape and dtype of every tensor by name, in a file that ``torch.save`` wrote."""

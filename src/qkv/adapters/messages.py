@@ -228,7 +228,7 @@ class Reply:
         of_arrays: likewise of the candidate's own arrays, by name.
         kept: what the candidate itself holds that the calls have changed, by name: a number that tells its contents.
         then: what came of the calls after it.
-        recording: what it did, where that was asked for.
+        recording: what it did in this call and those after it, where that was asked for.
     """
 
     returned: Sequence[Returned]

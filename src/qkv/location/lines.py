@@ -78,7 +78,9 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     if blamed.skipped == Stage.OUTPUT:  # it belongs where the context is made, and not where it is only laid out
         made = ((number, frontier.sight_of(frontier.operation(number).results)) for number in sorted(frontier.slice))
         mixed = next((number for number, sight in made if sight is not None and sight.stage == Stage.MIX), None)
-        return frontier.place(blamed.operation) if mixed is None else frontier.beside(blamed.operation, mixed)
+        place = frontier.place(blamed.operation) if mixed is None else frontier.beside(blamed.operation, mixed)
+        of_methods = [one for one in reversed(frontier.chain(blamed.operation)) if "." in one.function]
+        return place if place is None or "." in place.function else next(iter(of_methods), place)
     return called_wrongly(frontier, blamed.operation, blamed.skipped)
 
 
@@ -117,7 +119,7 @@ def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, 
         return line
     if operation.name in WRAPPING:
         return written_elsewhere(source, place, numbers)
-    turns = frontier.stage == Stage.POSITION and "frequencies of rope" in given
+    turns = frontier.stage == Stage.POSITION and ("frequencies of rope" in given or operation.name == "arange")
     if turns or right_with_another(frontier, operation, right):
         return handed_number(source, place, operation, numbers)
     return wrong_number(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})

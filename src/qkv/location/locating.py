@@ -10,7 +10,8 @@ from qkv.errors import CandidateError
 from qkv.location.frontier import Frontier
 from qkv.location.lines import source_line
 from qkv.location.tracing import blame
-from qkv.oracle import Run
+from qkv.oracle import Run, run_stages
+from qkv.oracle.chunks import in_chunks
 from qkv.recognition import Recognition, recognise
 from qkv.report import SourceLine
 from qkv.settling import Trial
@@ -26,9 +27,11 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
         trial: the reading of the candidate that was judged.
         diagnosis: the faults that reproduce it; it may be empty.
     """
-    failing = next((one for one in trial.observations if _can_be_watched(one)), None)
+    failing = min(
+        filter(_can_be_watched, trial.observations), key=lambda one: len(one.probe.inputs.steps), default=None
+    )
     if failing is None:
-        return "only calls that follow each other are wrong, and these are not watched"
+        return "only calls of several tokens that follow each other are wrong, and these are not watched"
     recognition = recognised(trial, diagnosis, failing)
     if recognition is None or not recognition.recording.operations:
         return "it could not be watched while it runs"
@@ -37,7 +40,7 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
     blamed = blame(frontier)
     if blamed is None:
         return _rivals(frontier)
-    return source_line(frontier, blamed, failing.expected.run)
+    return source_line(frontier, blamed, _at_once(failing))
 
 
 def _rivals(frontier: Frontier) -> str:
@@ -60,7 +63,7 @@ def recognised(trial: Trial, diagnosis: Diagnosis, observation: Observation) -> 
     recording = _watched(trial, observation)
     if recording is None:
         return None
-    right = observation.expected.run
+    right = _at_once(observation)
     with np.errstate(all="ignore"):
         return recognise(recording, right, _under_fault(diagnosis, right), CLOSENESS[trial.dtype])
 
@@ -79,7 +82,15 @@ def _watched(trial: Trial, observation: Observation) -> Recording | None:
 
 
 def _can_be_watched(observation: Observation) -> bool:
-    return not observation.comparison.agrees and not observation.probe.inputs.steps
+    """Whether it is wrong, and its sequence handed over at once or token by token: of several one can't be told."""
+    inputs = observation.probe.inputs
+    return not observation.comparison.agrees and {*inputs.steps} <= {1} and inputs.earlier is None
+
+
+def _at_once(observation: Observation) -> Run:
+    """The run that is meant, of the whole sequence at once: what each token has a part in."""
+    run = observation.expected.run
+    return run_stages(run.spec, run.inputs.but(steps=())) if in_chunks(run.inputs) else run
 
 
 def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:

@@ -14,12 +14,17 @@ from qkv.location.misplaced import first_of
 from qkv.recognition import LOW, REPEATED, Sight
 from qkv.vocabulary import Stage
 
+SCORED = (Stage.SCORES, Stage.BIAS)
+"""Stages of what a mask is applied to."""
+
 
 def part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
     """Where a mask is made that hides less than all there is to hide, and where it is applied; None where none is."""
     for number in sorted(frontier.slice):
-        made = frontier.sight_of(frontier.operation(number).results)
-        if made is None or made.form or made.stage != Stage.MASK:
+        operation = frontier.operation(number)
+        made = frontier.sight_of(operation.results)
+        hides = made is not None and (made.stage == Stage.MASK or (operation.name in HIDING and made.stage in SCORED))
+        if made is None or made.form or not hides:
             continue
         for value in frontier.flow.operands(number):
             sight = frontier.recognition.sights[value]
@@ -72,9 +77,12 @@ def hides_nothing(frontier: Frontier) -> int | None:
     for number in sorted(frontier.slice):
         operation = frontier.operation(number)
         made = frontier.sight_of(operation.results)
-        if operation.name not in HIDING or made is None or made.stage not in (Stage.SCORES, Stage.BIAS):
+        if operation.name not in HIDING or made is None or made.stage not in SCORED:
             continue
         for mask in frontier.flow.operands(number):
+            sight = frontier.recognition.sights[mask]
+            if sight is not None and sight.form and sight.name != "mask":
+                continue  # a part of the mask
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
                 return next(_losing(frontier, mask), next(unknown_behind(frontier, mask), number))
     return None

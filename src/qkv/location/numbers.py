@@ -86,9 +86,7 @@ def handed_number(source: Source, place: Place, operation: Operation, right: Val
     names = list(_numbers(node, operation))
     if not names and isinstance(node, ast.BinOp) and isinstance(given, int | float):
         names = [(node.left, given)]  # torch takes a number on the left as the second
-    if len(names) != 1:
-        return None
-    written, given = names[0]
+    (written, given), line = names[0] if len(names) == 1 else (None, 0), None
     while isinstance(written, ast.Name | ast.Attribute):
         value = next(values_of(source, ast.unparse(written), place, 0), None)
         if value is None:

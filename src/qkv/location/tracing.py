@@ -23,8 +23,10 @@ def blame(frontier: Frontier) -> Blame | None:
     returned = _returned(frontier) if first.weight == 0 else None
     if returned is not None:
         return returned
-    if not (confirmed or _stands_alone(frontier)) or frontier.from_nowhere(first.operation):
+    if frontier.from_nowhere(first.operation):
         return None
+    if not (confirmed or _stands_alone(frontier)):
+        return _by_stage(frontier, first) if frontier.stage == Stage.POSITION else None
     apart = taken_apart(frontier)
     if apart is not None:
         return Blame(apart, confirmed)
@@ -58,7 +60,7 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case Stage.HEADS:
             number = batch_for_tokens(frontier, first.operation)
         case Stage.POSITION:
-            number = _off_by_a_sign(frontier, first)
+            number = _off_by_a_sign(frontier)
             number = _another_angle(frontier) if number is None else number
     return None if number is None else Blame(number, first.weight >= CONFIRMED)
 
@@ -78,23 +80,35 @@ def _known_to_be_made(frontier: Frontier, first: Suspect) -> Blame | None:
     return odd(frontier, first, made) or (left_out(frontier, first, stage) if goes_on else None)
 
 
-def _off_by_a_sign(frontier: Frontier, suspect: Suspect) -> int | None:
+def _off_by_a_sign(frontier: Frontier) -> int | None:
     """The first operation that makes what isn't known, on the way to what is known but for a factor; None for none."""
-    behind = sorted(frontier.flow.behind(frontier.flow.operands(suspect.operation)))
-    made = [value for number in behind for value in frontier.operation(number).results]
-    sights = ((value, frontier.recognition.sights[value]) for value in made)
-    wrong = next((value for value, sight in sights if sight is not None and sight.axes and not sight.right), None)
-    return None if wrong is None else next(unknown_behind(frontier, wrong), None)
+    sights = frontier.recognition.sights
+    for number in sorted(frontier.slice):
+        for value in frontier.operation(number).results:
+            sight = sights[value]
+            if sight is not None and sight.axes and not sight.right and sight.stage == Stage.POSITION:
+                return next(unknown_behind(frontier, value), None)
+    return None
 
 
 def _another_angle(frontier: Frontier) -> int | None:
-    """The operation that multiplies the frequencies of rope by one number, which no token stands at; None for none."""
-    for suspect in frontier.suspects:
-        operation = frontier.operation(suspect.operation)
-        turns = any(sight.name == "frequencies of rope" for _, sight in frontier.sighted(suspect.operation))
-        if turns and operation.name == "mul" and any(isinstance(one, int | float) for one in operation.arguments):
-            return suspect.operation
-    return None
+    """The operation that says where the last token stands, if the angles of rope are none of a token; None for none.
+
+    It makes the one number that the frequencies are multiplied by, or multiplies them by one that no array holds.
+    """
+    values = frontier.recognition.recording.values
+    turns = [
+        number
+        for number in sorted(frontier.slice)
+        if frontier.operation(number).name == "mul"
+        and any(sight.name == "frequencies of rope" for _, sight in frontier.sighted(number))
+    ]
+    if not turns or any(map(frontier.recognition.right, frontier.operation(turns[-1]).results)):
+        return None
+    ones = [value for value in frontier.flow.operands(turns[-1]) if values[value].array.size == 1]
+    by_number = any(isinstance(one, int | float) for one in frontier.operation(turns[-1]).arguments)
+    made = frontier.origin(ones[0], lambda maker: next(iter(frontier.flow.operands(maker)), None)) if ones else None
+    return turns[-1] if made is None and by_number else made
 
 
 def _laid_out_first(frontier: Frontier, number: int) -> int:

@@ -1,4 +1,4 @@
-"""A candidate that is watched while it is built, and then in each call by itself."""
+"""A candidate that is watched while it is built, and then in calls that follow each other."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class CandidateWatch:
         files = {file, getattr(module, "__file__", None), *_sources(value)}
         self._built = Recorder(Places([one for one in files if one]))
         self._recorder = self._built
+        self._returned: list[Any] = []
 
     def build(self, make: Callable[[], Any]) -> None:
         """Nothing; takes down how a candidate is made. One that can't be made again is watched without that."""
@@ -42,7 +43,9 @@ class CandidateWatch:
 
     def called(self, candidate: Callable[..., Any]) -> Callable[..., Any]:
         """The candidate as it is to be called so that it is watched."""
-        recorder = self._recorder = self._built.fork()
+        if self._recorder is self._built:
+            self._recorder = self._built.fork()
+        recorder = self._recorder
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with (
@@ -50,13 +53,14 @@ class CandidateWatch:
                 given(recorder, candidate, args, kwargs) as (handed_args, handed_kwargs),
                 listening(recorder),
             ):
-                return candidate(*handed_args, **handed_kwargs)
+                self._returned.append(candidate(*handed_args, **handed_kwargs))
+            return self._returned[-1]
 
         return call
 
-    def recording(self, returned: Any) -> Recording:
-        """All that was done while it was built and in the last call, which returned this."""
-        return self._recorder.recording(returned)
+    def recording(self) -> Recording:
+        """All that was done while it was built and in the calls, with what these returned."""
+        return self._recorder.recording(self._returned)
 
 
 def _sources(value: Any) -> Iterator[str | None]:
