@@ -80,6 +80,16 @@ PLANTS = [
         (CAT_K, CAT_K.replace("past_k, k)", "k, past_k)")),
         (CAT_V, CAT_V.replace("past_v, v)", "v, past_v)")),
     ),
+    plant("cache-order", "tuple_cache", (CAT_V, CAT_V.replace("past_v, v)", "v, past_v)"))),
+    plant("cache-order", "tuple_cache", (CAT_K, CAT_K.replace("past_k, k)", "k, past_k)"))),
+    plant(
+        "causal-corner",
+        "tuple_cache",
+        (
+            "self.bias[past : past + tokens, : past + tokens]",
+            "torch.cat([self.bias[:tokens, :tokens], torch.ones(tokens, past).bool()], dim=1)",
+        ),
+    ),
     plant(
         "cache-not-appended",
         "tuple_cache",
@@ -107,6 +117,7 @@ PLANTS = [
     plant(
         "rope-offset-lost", "cache_object", ("q, k = apply_rope(q, positions)", "q, k = apply_rope(q, torch.arange(t))")
     ),
+    plant("rope-offset-lost", "cache_object", ("apply_rope(k, positions)", "apply_rope(k, torch.arange(t))")),
     plant(
         "rope-offset-shifted",
         "cache_object",

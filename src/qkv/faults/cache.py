@@ -216,7 +216,7 @@ def _written(place: Callable[[int, int, int], int]) -> Callable[[Run], list[int]
     needs=[CACHE],
 )
 def cache_order(spec: AttentionSpec) -> Ways:
-    """``[new, old]`` for ``[old, new]``."""
+    """``[new, old]`` for ``[old, new]``: of keys and values, or of one of them."""
     orders: dict[str, Callable[[Run], list[int]]] = {
         "new tokens stand in front of the older ones": _newest_first,
         "the tokens of this call stand in front of the older ones": _this_call_first,
@@ -228,6 +228,8 @@ def cache_order(spec: AttentionSpec) -> Ways:
         yield note, holding(order)
         if spec.rope is not None:
             yield f"{note}, and keys are turned as they are read", holding(order, turned=False)
+        yield f"{note}, the values alone", holding(order, of=["value"])
+        yield f"{note}, the keys alone", holding(order, of=["key"])
 
 
 def _rings(size: int) -> dict[str, Callable[[Run], list[int]]]:

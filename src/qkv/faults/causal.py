@@ -10,7 +10,7 @@ from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import hidden_by, masked_as, seen_from, with_changed, without
 from qkv.faults.needs import CAUSAL, UNEQUAL_LENGTHS
 from qkv.masks import Causal, Mask, Not, SlidingWindow
-from qkv.oracle import Replacements, Run
+from qkv.oracle import Array, Replacements, Run
 from qkv.oracle.stages import allowed
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
@@ -143,6 +143,16 @@ def causal_corner(spec: AttentionSpec) -> Ways:
         if spec.mask != Causal():
             with_window = {Stage.MASK: _moved_mask(offset)}
             yield from with_empty_rows(spec, with_window, f"{note}, the window with it", lowered=False)
+    if spec.mask == Causal() and spec.query_offset == "bottom_right":
+        yield "a square laid over the oldest keys, and all newer ones are seen", {Stage.MASK: _square_over_the_oldest}
+
+
+def _square_over_the_oldest(run: Run) -> Run:
+    query_len, key_len = run.inputs.lengths
+    if query_len >= key_len:
+        raise ShapeError("the square has no keys beside it")
+    at = run.positions()
+    return _hidden_too(run, Causal().allows(seen_from(at, query_len - key_len)) | (at.key >= query_len))
 
 
 def _moved_by(run: Run, offset: Callable[[int, int], int]) -> int:
@@ -163,10 +173,13 @@ def _moved_causal(offset: Callable[[int, int], int]) -> Callable[[Run], Run]:
 
 def _moved_mask(offset: Callable[[int, int], int]) -> Callable[[Run], Run]:
     def moved(run: Run) -> Run:
-        at = run.positions()
-        may_attend = run.spec.mask.allows(seen_from(at, _moved_by(run, offset)))
-        for also in (at.key_is_token, run.inputs.may_attend):
-            may_attend = may_attend if also is None else may_attend & also
-        return hidden_by(run, may_attend)
+        return _hidden_too(run, run.spec.mask.allows(seen_from(run.positions(), _moved_by(run, offset))))
 
     return moved
+
+
+def _hidden_too(run: Run, may_attend: Array) -> Run:
+    """The ``mask`` stage by that mask, with what is hidden beside the spec's own: padding, and a mask handed over."""
+    for also in (run.positions().key_is_token, run.inputs.may_attend):
+        may_attend = may_attend if also is None else may_attend & also
+    return hidden_by(run, may_attend)

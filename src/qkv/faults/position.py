@@ -206,7 +206,7 @@ def value_after_rope(spec: AttentionSpec) -> Ways:
     commonness=3,
 )
 def rope_offset_lost(spec: AttentionSpec) -> Ways:
-    """Query ``i`` turned by ``i`` for ``i + offset``; the new keys too; or an offset where none is meant."""
+    """Query ``i`` turned by ``i`` for ``i + offset``; the new keys too, or alone; or an offset where none is meant."""
     if spec.rope is None:
         return
 
@@ -233,6 +233,8 @@ def rope_offset_lost(spec: AttentionSpec) -> Ways:
     yield "the query", by_sides(from_zero, _right)
     yield "the query and the keys, with every call anew", by_sides(each_call_from_zero, each_call_from_zero)
     yield "the query and the new keys", by_sides(from_zero, new_from_zero)
+    yield "the keys alone, with every call anew", by_sides(_right, each_call_from_zero)
+    yield "the new keys alone", by_sides(_right, new_from_zero)
     if spec.query_offset != "bottom_right":
         yield "the queries are put at the end of the keys", {Stage.POSITION: at_the_end}
 
