@@ -271,6 +271,47 @@ def test_key_value_heads_that_a_module_cannot_have_are_refused_by_their_own_numb
     assert "k_proj gives 16 channels, which 3 heads can't share evenly" in report.why
 
 
+class Listed(nn.Module):
+    """Heads of their own in a list, a name of no known role, and no number of heads anywhere."""
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(
+            nn.ModuleDict({p: nn.Linear(15, 5) for p in ("query", "key", "value")}) for _ in "abc"
+        )
+        self.mix, self.scale = nn.Linear(15, 15), scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = [[part[name](x) for name in ("query", "key", "value")] for part in self.parts]  # type: ignore[index]
+        return self.mix(torch.cat([sdpa_plain(*three, scale=self.scale) for three in made], dim=-1))
+
+
+class Stacked(nn.Module):
+    """One array for each projection, with an axis of heads."""
+
+    def __init__(self, scale: float | None = None) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Parameter(torch.randn(3, 15, 5)) for _ in "qkv")
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (torch.einsum("bte,hed->bhtd", x, weight) for weight in (self.query, self.key, self.value))
+        return sdpa_plain(q, k, v, scale=self.scale).transpose(1, 2).flatten(2)
+
+
+def sdpa_plain(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None = None) -> torch.Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)
+
+
+@pytest.mark.parametrize("module", [Listed, Stacked])
+def test_an_instance_has_as_many_heads_as_its_arrays_are_cut_into(module: type[nn.Module]) -> None:
+    for causal in (None, {"causal": False}):
+        report = check(module(), causal)
+        assert (report.verdict, report.spec and report.spec.num_heads) == ("right", 3)
+    wrong = check(module(15**-0.5), {"causal": False})
+    assert (wrong.verdict, wrong.faults[0].id) == ("wrong", "scale-by-model-width")
+
+
 def test_the_seed_changes_the_numbers_and_not_the_answer() -> None:
     reports = [check(causal_attention_unscaled, {"causal": True}, seed=seed) for seed in (0, 0, 1, 2)]
     assert {report.faults[0].id for report in reports} == {"scale-missing"}

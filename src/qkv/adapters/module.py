@@ -207,7 +207,7 @@ def module_readings(
     seed: int,
     short: bool,
     max_tokens: int | None,
-    specify: Callable[[AttentionSpec, Parameters], Iterator[tuple[AttentionSpec, Sequence[Doubt]]]],
+    specify: Callable[[AttentionSpec, Parameters, int | None], Iterator[tuple[AttentionSpec, Sequence[Doubt]]]],
 ) -> Iterator[TokensReading]:
     """Every way of reading a built module, the likeliest first. Its parameters get new values, so that none hides.
 
@@ -222,7 +222,8 @@ def module_readings(
         seed: seed of the new values.
         short: whether the new parameters are short numbers.
         max_tokens: longest sequence it takes.
-        specify: the spec with the sizes that the parameters show, and what is not sure of them.
+        specify: the spec with the sizes that the parameters, and the heads that they are cut into, show, and what is
+            not sure of them.
     """
     signature = Signature.of(facts.call, extra)
     if not (signature.has("x") or signature.has("query")):
@@ -246,7 +247,7 @@ def module_readings(
     state = {**state, **new}
     for reading in projections:
         parameters, sinks = reading.parameters(state), reading.sinks(state)
-        for read, doubts in specify(spec, parameters):
+        for read, doubts in specify(spec, parameters, reading.num_heads):
             one = TokensReading(caller, facts, read, signature, parameters, reading.words, sinks, max_tokens=max_tokens,
                                 learned=learned(reading, state), caching=caching)  # fmt: skip
             yield from _with_forms(replace(one, doubts=[*doubts, *_unassigned(reading)]), layout, mask_meaning)

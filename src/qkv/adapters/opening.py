@@ -126,7 +126,7 @@ def readings(
         yield from module_readings(
             caller, facts, spec, layout=said.layout, mask_meaning=said.mask_meaning, given=said.weights, extra=extra,  # type: ignore[arg-type]
             seed=said.seed, short=said.short, max_tokens=construction.sizes.context_length if construction else None,
-            specify=lambda spec, parameters: sized_by(facts, spec, parameters, stated),
+            specify=lambda spec, parameters, shown: sized_by(facts, spec, parameters, stated, shown),
         )  # fmt: skip
 
 
@@ -180,9 +180,16 @@ def sized_for_weights(facts: Facts, spec: AttentionSpec, stated: frozenset[str],
 
 
 def sized_by(
-    facts: Facts, spec: AttentionSpec, parameters: Parameters, stated: frozenset[str]
+    facts: Facts, spec: AttentionSpec, parameters: Parameters, stated: frozenset[str], shown: int | None = None
 ) -> Iterator[tuple[AttentionSpec, Sequence[Doubt]]]:
     """The spec with the sizes that a candidate's own parameters show; several where its number of heads isn't said.
+
+    Args:
+        facts: what the candidate says of itself.
+        spec: what it is meant to do.
+        parameters: its projections.
+        stated: the fields of the spec that the user settled.
+        shown: the heads that its arrays are cut into: a list of single heads, or an axis of heads; None where none are.
 
     Raises:
         CandidateError: the spec's heads don't fit the parameters.
@@ -194,6 +201,9 @@ def sized_by(
         return
     if "num_heads" in stated or spec.num_heads > 1:
         yield _sized(spec, parameters, stated, spec.num_heads), ()
+        return
+    if shown:
+        yield _sized(spec, parameters, stated, shown), ()
         return
     possible = possible_heads(facts, width)
     doubt = Doubt("nothing it says of itself is known to be its number of heads", "say it: --heads N")
