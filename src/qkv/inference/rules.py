@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of
+from qkv.adapters.projections import norm_roles
 from qkv.errors import SpecError
 from qkv.inference.evidence import (
     all_seen_said,
@@ -196,14 +197,16 @@ def scores(facts: Facts, said: Intention) -> Iterator[Intention]:
 
 def qk_norm(facts: Facts, said: Intention) -> Iterator[Intention]:
     """Normalised query and key, per head or over their width, by the size of the norm's own weight."""
-    pattern = r"(^|\.|_)(q|k|query|key)_?(layer)?_?(norm|ln)\w*\.weight$"
-    names = [name for name in facts.arrays if re.search(pattern, name)]
+    roles = norm_roles(facts)
+    names = [name for name in facts.arrays if name.rpartition(".")[0] in roles]
     if not names:
         yield said
         return
     head_dim = attribute(facts, "head_dim", int)
     width = facts.arrays[names[0]].shape[-1]
-    kind = "head" if head_dim is None or width == head_dim[1] else "width"
+    whole = width * said.spec.num_heads
+    in_heads = any(size % whole == 0 for one in facts.arrays.values() if len(one.shape) > 1 for size in one.shape)
+    kind = "head" if (in_heads if head_dim is None else width == head_dim[1]) else "width"
     yield said.assuming(f"query and key normalised per {kind}, from {names[0]}", qk_norm=kind)
 
 

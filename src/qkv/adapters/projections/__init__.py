@@ -5,6 +5,7 @@ always (in, out), ``GPTNeoX`` keeps q, k and v of one head together. Where the f
 name, every one of them is a reading, the commonest first; the candidate's own numbers tell which it is.
 """
 
+from qkv.adapters.projections.norm_roles import norm_roles as norm_roles
 from qkv.adapters.projections.pieces import (
     NormPiece as NormPiece,
     Piece as Piece,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from qkv.adapters.messages import ArrayFacts
 from qkv.adapters.names import LISTS, LOOSE_OUTPUTS, SINKS, bare, bias_role, norm_role, projection_role
-from qkv.adapters.projections.paths import ArrayPath, bias_of
+from qkv.adapters.projections.paths import LEAVES, ArrayPath, bias_of
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,16 @@ class Found:
     arrays: Mapping[str, ArrayFacts] = field(default_factory=dict)
 
     @classmethod
-    def among(cls, arrays: Mapping[str, ArrayFacts]) -> Found:
-        """The arrays whose names say what they are."""
+    def among(cls, arrays: Mapping[str, ArrayFacts], norms: Mapping[str, str] = MappingProxyType({})) -> Found:
+        """The arrays whose names say what they are, and those of modules that are known to be norms, by their role."""
         found = cls(arrays=arrays)
         for name, one in arrays.items():
-            found._sort_in(ArrayPath.of(name), one)
+            module, _, own = name.rpartition(".")
+            if module in norms:
+                leaf = "bias" if own.lower() in LEAVES["bias"] else "weight"
+                found.norms.setdefault((tuple(module.split(".")[:-1]), norms[module]), {})[leaf] = name
+            else:
+                found._sort_in(ArrayPath.of(name), one)
         return found
 
     def _sort_in(self, path: ArrayPath, one: ArrayFacts) -> None:

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from qkv.adapters.messages import Facts
-from qkv.adapters.names import norm_role
 from qkv.adapters.projections.found import Found
+from qkv.adapters.projections.norm_roles import norm_roles
 from qkv.adapters.projections.pieces import NormPiece
 from qkv.adapters.projections.scope import Scope
 
@@ -27,10 +27,9 @@ def norms_of(found: Found, scope: Scope, facts: Facts) -> tuple[NormPiece | None
     """The normalisations of query and key in this scope."""
     arrays = {role: names for (at, role), names in found.norms.items() if at == scope.at}
     modules = {}
-    for dotted, owner in facts.submodules.items():
-        *around, stem = dotted.split(".")
-        if tuple(around) == scope.at and (role := norm_role(stem)):
-            modules[role] = (dotted, owner)
+    for dotted, role in norm_roles(facts).items():
+        if tuple(dotted.split(".")[:-1]) == scope.at:
+            modules[role] = (dotted, facts.submodules[dotted])
     found_norms = {role: _norm(arrays.get(role, {}), modules.get(role), facts) for role in {*arrays, *modules}}
     both = found_norms.get("qk")
     return found_norms.get("q", both), found_norms.get("k", both)

@@ -16,6 +16,7 @@ from qkv.adapters.projections.axes import axes_choices
 from qkv.adapters.projections.found import Found
 from qkv.adapters.projections.fused import layouts_of
 from qkv.adapters.projections.given import array_named, with_given
+from qkv.adapters.projections.norm_roles import norm_roles
 from qkv.adapters.projections.norms import norms_of
 from qkv.adapters.projections.outputs import with_outputs
 from qkv.adapters.projections.paths import ArrayPath
@@ -51,7 +52,7 @@ def readings_of(
     if not arrays and not given:
         return []
     _check_shapes(arrays, facts)
-    found = Found.among(arrays)
+    found = Found.among(arrays, norm_roles(facts))
     readings = [
         reading
         for scope in _complete_scopes(found, facts, spec, given, num_heads)

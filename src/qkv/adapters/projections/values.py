@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from qkv.adapters.messages import ArrayFacts, Facts
 from qkv.adapters.names import SINKS, bare, bias_role, norm_role
+from qkv.adapters.projections.norm_roles import norm_roles
 from qkv.adapters.projections.norms import PLUS_ONE
-from qkv.adapters.projections.paths import ArrayPath
+from qkv.adapters.projections.paths import LEAVES, ArrayPath
 from qkv.adapters.projections.pieces import State
 from qkv.adapters.projections.scope import LINEARS
 
@@ -25,19 +26,22 @@ def randomised(facts: Facts, names: Iterable[str], state: State, rng: np.random.
         state: the arrays.
         rng: source of the numbers.
     """
+    norms = norm_roles(facts)
     return {
-        name: _drawn(name, facts.arrays[name], np.shape(state[name]), rng).astype(np.asarray(state[name]).dtype)
+        name: _drawn(name, facts.arrays[name], np.shape(state[name]), norms, rng).astype(np.asarray(state[name]).dtype)
         for name in names
     }
 
 
-def _drawn(name: str, one: ArrayFacts, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+def _drawn(
+    name: str, one: ArrayFacts, shape: tuple[int, ...], norms: Mapping[str, str], rng: np.random.Generator
+) -> NDArray[np.float64]:
     path = ArrayPath.of(name)
     noise = rng.standard_normal(shape)
     if bare(path.stem) in SINKS:
         return noise
-    if norm_role(path.stem):
-        centre = 0.0 if path.leaf == "bias" or one.owner in PLUS_ONE else 1.0
+    if name.rpartition(".")[0] in norms or norm_role(path.stem):
+        centre = 0.0 if name.rpartition(".")[2].lower() in LEAVES["bias"] or one.owner in PLUS_ONE else 1.0
         return centre + 0.3 * noise
     if path.leaf == "bias" or (not path.leaf and bias_role(path.stem)) or len(shape) < 2:
         return 0.5 * noise
