@@ -33,6 +33,7 @@ from qkv.report.anatomy import Anatomy
 from qkv.report.cells import in_cells
 from qkv.request import Request
 from qkv.settling import Trial, settle
+from qkv.sharing import sharing_heads
 from qkv.size_sweep import SizeSweep, swept
 from qkv.spec import AttentionSpec, spec_from_mapping, spec_to_mapping
 from qkv.undeclared import undeclared_option
@@ -299,7 +300,8 @@ def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     first_error: CandidateError | None = None
     for construction in fitting_constructions(host, facts, spec, request.conventions, said.stated):
         try:
-            return settle(trials_of(host, facts, construction, said, request))
+            trials = settle(trials_of(host, facts, construction, said, request))
+            return sharing_heads(trials, said.stated, lambda: host.open(request.to_open, request.source))
         except CandidateError as error:
             first_error = first_error or error
             if error.fatal:

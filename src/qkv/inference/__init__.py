@@ -10,4 +10,4 @@ from qkv.inference.intention import (
     Intention as Intention,
     intention_from as intention_from,
 )
-from qkv.inference.rules import intentions as intentions
+from qkv.inference.rules import GROUPED as GROUPED, intentions as intentions

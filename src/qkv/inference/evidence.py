@@ -169,7 +169,7 @@ def corner_said(facts: Facts) -> tuple[str, str] | None:
 
 def speaks_of_groups(facts: Facts) -> bool:
     """Whether its source shares key and value heads."""
-    words = r"repeat_interleave|n_rep\b|kv_heads|num_key_value|\bgqa\b|\bmqa\b|grouped|//\s*\w+\.(shape|size)"
+    words = r"repeat_interleave|n_rep\b|kv_heads|num_key_value|gqa|mqa|grouped|//\s*\w+\.(shape|size)"
     return bool(takes(facts, "enable_gqa") or re.search(words, own_source(facts), re.IGNORECASE))
 
 
