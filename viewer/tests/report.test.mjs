@@ -61,7 +61,8 @@ test("what is wrong stands on the first screen: the fault, the line, what to wri
   assert.ok(await shown(page.getByText("the causal mask lets each token see the next one").first()));
   assert.ok(await shown(page.locator(".facts").getByText("2 + keys - queries")));
   assert.ok(await shown(page.locator(".facts").getByText("1 + keys - queries")));
-  assert.ok(await shown(page.locator("ol.code .marked")));
+  const cells = await page.getByRole("group", { name: /^attn_weights, head 0/ }).first().locator("td.first").all();
+  assert.deepEqual(await Promise.all(cells.map(shown)), [true, true, true], "the cell as it should be, as it is, the difference");
   assert.match(await page.locator("ol.code .marked").innerText(), /hidden = np\.triu/);
 });
 
