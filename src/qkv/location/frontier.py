@@ -174,15 +174,15 @@ class Frontier:
         operation, places = self.operation(number), self.recognition.recording.places
         return [] if operation.place is None else [places[one] for one in (*reversed(operation.calls), operation.place)]
 
-    def beside(self, number: int, other: int) -> Place | None:
+    def beside(self, number: int, other: int, *, whole: bool = False) -> Place | None:
         """Where an operation stands in the innermost function that another stands in too: its call, if it is elsewhere.
 
-        A call that gives several arrays says nothing of each.
+        A call that gives several arrays says nothing of each; it will do where they are meant as a whole.
         """
         for mine, theirs in zip(self.chain(number), self.chain(other), strict=False):
             if mine != theirs:
                 together = (mine.file, mine.function) == (theirs.file, theirs.function)
-                return mine if together and "," not in mine.target else self.place(number)
+                return mine if together and (whole or "," not in mine.target) else self.place(number)
         return self.place(number)
 
     def origin(self, value: int, earlier: Callable[[int], int | None]) -> int | None:

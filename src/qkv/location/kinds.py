@@ -30,6 +30,7 @@ LAYING_OUT = frozenset(
         "to",
         "bool",
         "T",
+        "mT",
         "transpose",
         "permute",
         "flatten",

@@ -74,7 +74,7 @@ def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> i
 def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
     if blamed.used_by is not None and (blamed.odd or blamed.unused):
-        return frontier.beside(blamed.operation, blamed.used_by)
+        return frontier.beside(blamed.operation, blamed.used_by, whole=blamed.skipped is None and blamed.unused)
     if blamed.skipped == Stage.OUTPUT:  # it belongs where the context is made, and not where it is only laid out
         made = ((number, frontier.sight_of(frontier.operation(number).results)) for number in sorted(frontier.slice))
         mixed = next((number for number, sight in made if sight is not None and sight.stage == Stage.MIX), None)

@@ -81,21 +81,24 @@ def hides_nothing(frontier: Frontier) -> int | None:
             continue
         for mask in frontier.flow.operands(number):
             sight = frontier.recognition.sights[mask]
-            if sight is not None and sight.form and sight.name != "mask":
-                continue  # a part of the mask
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
-                return next(_losing(frontier, mask), next(unknown_behind(frontier, mask), number))
+                lost = next(_losing(frontier, mask), None)
+                if lost is not None or sight is None or not sight.form or sight.name == "mask":
+                    return next(unknown_behind(frontier, mask), number) if lost is None else lost
     return None
 
 
 def _losing(frontier: Frontier, mask: int) -> Iterator[int]:
-    """The operations on the way to a mask that join a right one, and make what isn't: what it hides is lost."""
-    sights = frontier.recognition.sights
+    """The operations on the way to a mask that join a right one, and make what hides nothing or isn't right."""
+
+    def hides(value: int) -> bool:
+        sight = frontier.recognition.sights[value]
+        return sight is not None and bool(sight.form) and set(sight.axes) != {REPEATED}
+
     for number in sorted(frontier.flow.behind([mask])):
         operation = frontier.operation(number)
-        given = [sights[value] for value in frontier.flow.operands(number)]
-        right = any(one is not None and one.form and set(one.axes) != {REPEATED} for one in given)
-        if operation.name in JOINING and right and not any(map(frontier.recognition.right, operation.results)):
+        given = any(map(hides, frontier.flow.operands(number)))
+        if operation.name in JOINING and given and not any(map(hides, operation.results)):
             yield number
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from qkv.location.blaming import Blame
 from qkv.location.bounds import turned_distance
 from qkv.location.calls import called_wrongly
@@ -92,9 +94,10 @@ def _off_by_a_sign(frontier: Frontier) -> int | None:
 
 
 def _another_angle(frontier: Frontier) -> int | None:
-    """The operation that says where the last token stands, if the angles of rope are none of a token; None for none.
+    """The operation that says where the last token stands, if its angles are none of a token, or those of all.
 
-    It makes the one number that the frequencies are multiplied by, or multiplies them by one that no array holds.
+    It makes the one number that the frequencies are multiplied by, or multiplies them by one that no array holds. None
+    where they are multiplied by the places of several tokens.
     """
     values = frontier.recognition.recording.values
     turns = [
@@ -103,7 +106,9 @@ def _another_angle(frontier: Frontier) -> int | None:
         if frontier.operation(number).name == "mul"
         and any(sight.name == "frequencies of rope" for _, sight in frontier.sighted(number))
     ]
-    if not turns or any(map(frontier.recognition.right, frontier.operation(turns[-1]).results)):
+    angles = [values[frontier.operation(number).results[0]].array for number in turns]
+    stuck = len(turns) > 2 and all(np.array_equal(one, angles[0]) for one in angles)
+    if not turns or (not stuck and any(map(frontier.recognition.right, frontier.operation(turns[-1]).results))):
         return None
     ones = [value for value in frontier.flow.operands(turns[-1]) if values[value].array.size == 1]
     by_number = any(isinstance(one, int | float) for one in frontier.operation(turns[-1]).arguments)

@@ -1,0 +1,126 @@
+"""The line that is blamed where a mask is made by several functions, of a distance and a size that is handed on."""
+
+from __future__ import annotations
+
+import pytest
+
+WINDOW = """import torch
+from torch import nn
+
+
+def together(first, second):
+    return first & second
+
+
+def reachable(tokens, span):
+    here = torch.arange(tokens).unsqueeze(1)
+    there = torch.arange(tokens).unsqueeze(0)
+    back = here - there
+    earlier = back >= 0
+    close = back < span
+    return together(earlier, close)
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, d_in, d_out, num_heads, context_length, window=3):
+        super().__init__()
+        self.num_heads, self.size = num_heads, d_out // num_heads
+        self.window = window
+        self.qkv = nn.Linear(d_in, 3 * d_out)
+        self.out_proj = nn.Linear(d_out, d_out)
+
+    def forward(self, x):
+        batch, tokens, _ = x.shape
+        query, key, value = self.qkv(x).chunk(3, dim=-1)
+        query, key, value = (
+            t.view(batch, tokens, self.num_heads, self.size).transpose(1, 2) for t in (query, key, value)
+        )
+        scores = query @ key.transpose(-2, -1) / self.size**0.5
+        seen = reachable(tokens, self.window)
+        scores = scores.masked_fill(~seen, -torch.inf)
+        context = torch.softmax(scores, dim=-1) @ value
+        return self.out_proj(context.transpose(1, 2).reshape(batch, tokens, -1))
+"""
+
+DOCUMENTS = """import torch
+
+
+def alike(ids):
+    return ids[:, :, None] == ids[:, None, :]
+
+
+def all_of(*masks):
+    kept = masks[0]
+    for mask in masks[1:]:
+        kept = kept & mask
+    return kept
+
+
+def attention(q, k, v, document_ids=None):
+    tokens = q.shape[-2]
+    if document_ids is None:
+        document_ids = torch.zeros(q.shape[0], tokens, dtype=torch.long)
+    earlier = torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    seen = all_of(earlier[None], alike(document_ids))
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~seen[:, None], float("-inf"))
+    return torch.softmax(scores, -1) @ v
+"""
+
+LOOPS = """import numpy as np
+
+
+def attention(q, k, v):
+    out = np.zeros(q.shape[:-1] + v.shape[-1:])
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            for t in range(q.shape[2]):
+                scores = k[b, h] @ q[b, h, t] / np.sqrt(q.shape[-1])
+                weights = np.exp(scores - scores.max())
+                weights = weights / weights.sum()
+                weights = weights * (np.arange(k.shape[2]) <= t)
+                out[b, h, t] = weights @ v[b, h]
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("first & second", "first | second"),
+        ("here - there", "there - here"),
+        ("back >= 0", "back > 0"),
+        ("reachable(tokens, self.window)", "reachable(tokens, self.window + 1)"),
+        ("self.window = window", "self.window = window - 1"),
+        pytest.param("back < span", "back <= span", marks=pytest.mark.slow),
+        pytest.param("together(earlier, close)", "together(earlier, earlier)", marks=pytest.mark.slow),
+        ("query, key, value = self.qkv", "key, query, value = self.qkv"),
+    ],
+)
+def test_a_mask_of_helpers_is_blamed_on_the_line_that_was_changed(old, new, changed, judged) -> None:
+    source, number = changed(WINDOW, old, new)
+    report = judged(source, window=3)
+    assert report.line is not None
+    assert number in (report.line.line, report.line.until)
+
+
+def test_of_one_mask_that_a_distance_makes_both_lines_are_told(changed, judged) -> None:
+    lone = WINDOW.replace("    close = back < span\n", "").replace("(earlier, close)", "(earlier, earlier)")
+    source, number = changed(lone, "here - there", "there - here")
+    report = judged(source)
+    assert (report.line.line, report.line.until) == (number + 1, number)
+    assert "counted the other way round" in report.line.note
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("kept = kept & mask", "kept = kept | mask"), ("if document_ids is None:", "if tokens:")]
+)
+def test_documents_that_are_lost_are_blamed_where_they_are(old, new, changed, judged) -> None:
+    source, number = changed(DOCUMENTS, old, new)
+    assert judged(source, documents=True).line.line == number
+
+
+def test_weights_that_are_masked_are_blamed_where_they_are(judged) -> None:
+    report = judged(LOOPS)
+    assert [fault.id for fault in report.faults] == ["mask-after-softmax"]
+    assert report.line.code == "weights = weights * (np.arange(k.shape[2]) <= t)"
