@@ -191,7 +191,9 @@ def test_what_is_wrong_with_the_arguments_is_said() -> None:
         (lambda: call(query, key, value, query_offset="left"), SpecError, "query_offset is 'left'"),
         (lambda: call(query, key, value, return_weights=[0, 5]), SpecError, "asks for query 5, and there are 5"),
         (lambda: call(query, key, value, return_weights=[0.5]), SpecError, "whole numbers"),
-        (lambda: plan(query, key, value, maks=None), SpecError, "did you mean 'mask'"),
+        (lambda: call(query, key, value, maks=None), SpecError, "did you mean 'mask'"),
+        (lambda: call(query, key, value, is_causal=True), SpecError, r"mask=qkv\.causal\(\)"),
+        (lambda: plan(query, key, value, attn_mask=None), SpecError, "bias= takes numbers"),
     ]
     for mistake, error, message in wrong:
         with pytest.raises(error, match=message):

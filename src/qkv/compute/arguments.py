@@ -254,7 +254,9 @@ def _check_sizes(query: Tensor, key: Tensor, value: Tensor) -> None:
             raise misfit(f"query has {query.shape[0]} sequences, {name} has {x.shape[0]}", "batch")
     if key.shape[1] != value.shape[1]:
         raise misfit(f"key has {key.shape[1]} heads, value has {value.shape[1]}", "head")
-    if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
+    if not key.shape[1]:
+        raise misfit("key and value have no head", "head")
+    if query.shape[1] % key.shape[1]:
         raise misfit(
             f"query has {query.shape[1]} heads, and key {key.shape[1]}: the key's must divide the query's",
             "head",

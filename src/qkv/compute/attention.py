@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack, overload
 
@@ -77,6 +77,7 @@ def attend(
     return_lse: bool = False,
     return_weights: Rows = None,
     precision: Precision = "same",
+    **unknown: object,
 ) -> Tensor | tuple[Tensor, ...]:
     """The context vectors, ``(batch, head, query, value_dim)``; in the order of their names, what else is asked for.
 
@@ -106,11 +107,13 @@ def attend(
             memory that this function is there to save; the indices of some queries give the weights of these alone.
         precision: ``same`` computes scores in float32 or the query's float64; ``high`` in float64; ``low`` lets the
             matrix products round to the query's dtype, which is faster for bfloat16 on some CPUs, and less exact.
+        unknown: any other is refused, with the one that is meant.
 
     Raises:
         ShapeError: two of them don't fit; the message names the axis.
-        SpecError: a value that can't be meant.
+        SpecError: a value that can't be meant, or an argument that isn't known.
     """
+    _check_known(unknown)
     given = read_arguments(
         query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
     )
@@ -141,9 +144,7 @@ def plan(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Plan:
         ShapeError: as `attend` does.
         SpecError: as `attend` does.
     """
-    if unknown := options.keys() - inspect.signature(attend).parameters.keys():
-        name = min(unknown)
-        raise SpecError(f"attend has no argument {name!r}; {nearest(name, inspect.signature(attend).parameters)}")
+    _check_known(options.keys() - inspect.signature(attend).parameters.keys())
     weights = options.pop("return_weights", None)
     options.pop("return_lse", None)
     return plan_of(read_arguments(query, key, value, **options), weights=weights is True)
@@ -187,3 +188,17 @@ def _of_empty_rows(given: Arguments) -> Tensor:
     if given.empty_row == "nan" or given.key_len == 0:
         return given.value.new_full((), torch.nan if given.empty_row == "nan" else 0.0)
     return given.value.mean(2, keepdim=True).repeat_interleave(given.group_size, 1)
+
+
+_SAID_OTHERWISE = {
+    "is_causal": "mask=qkv.causal(); query_offset='top_left' is the corner that SDPA draws it from",
+    "attn_mask": "mask= takes booleans, True = may attend; bias= takes numbers that are added to the scores",
+    "enable_gqa": "fewer key and value heads are shared without a word",
+}
+"""What torch's own function calls it."""
+
+
+def _check_known(unknown: Collection[str]) -> None:
+    for name in sorted(unknown):
+        known = inspect.signature(attend).parameters.keys() - {"unknown"}
+        raise SpecError(f"attend has no argument {name!r}; {_SAID_OTHERWISE.get(name) or nearest(name, known)}")
