@@ -169,7 +169,9 @@ def test_the_value_that_goes_with_query_and_key_is_what_each_head_mixes(layout: 
 
 def test_a_value_that_fits_nothing_leaves_the_weights_to_be_seen() -> None:
     query, key, value = (RNG.normal(size=(1, 2, length, 3)) for length in (4, 4, 9))
-    assert [head.value for head in qkv.show(query, key, value).heads] == [None, None]
+    view = qkv.show(query, key, value)
+    assert [head.value for head in view.heads] == [None, None]
+    assert "value (1, 2, 9, 3) doesn't fit, and is left out" in view.notes
 
 
 def test_a_key_goes_with_a_query_and_a_mask_with_weights() -> None:

@@ -33,11 +33,13 @@ class QueryAndKey:
         reading: the tensors as they were read.
         given: the roles that were really there.
         others: how many more arrangements of the axes fit.
+        unfit: a value that fits none of them; None where there is none.
     """
 
     reading: DumpReading
     given: frozenset[str]
     others: int
+    unfit: Tensor | None
 
     @property
     def agrees(self) -> bool | None:
@@ -70,9 +72,10 @@ class QueryAndKey:
         agrees = self.agrees
         if self.others and not agrees:
             axes += f", which is one way of {self.others + 1} that fit: --layout and --heads settle it"
+        unfit = f"{self.unfit.name} {self.unfit.array.shape} doesn't fit, and is left out" if self.unfit else ""
         broken = [tensor.not_numbers for role, tensor in reading.dump.tensors.items() if role in self.given]
         spec = reading.spec.but(value_dim=None, out_proj=True)  # neither is seen in weights
-        notes = [f"Computed from query and key: {describe(spec)}", axes, *reading.handed.assumptions, *broken]
+        notes = [f"Computed from query and key: {describe(spec)}", axes, unfit, *reading.handed.assumptions, *broken]
         if agrees is not None:
             notes.append(
                 "The output is what these weights make" if agrees else "The output is not what these weights make"
@@ -95,6 +98,7 @@ def query_and_key(
         CandidateError: the shapes fit no reading.
     """
     given, whole, found = _completed(dump, said, layout)
+    unfit = None if "value" in given else dump.tensors.get("value")
     read, errors = [], []
     for one in found[:MOST_ARRANGEMENTS]:
         try:
@@ -104,7 +108,8 @@ def query_and_key(
             continue
         spec = spec_here(said.spec, one)
         read += [
-            QueryAndKey(DumpReading(whole, spec, one, way, facts_of(whole)), given, len(found) - 1) for way in ways
+            QueryAndKey(DumpReading(whole, spec, one, way, facts_of(whole)), given, len(found) - 1, unfit)
+            for way in ways
         ]
     if not read:
         raise errors[0]
