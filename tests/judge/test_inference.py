@@ -354,6 +354,28 @@ def test_rope_is_meant_in_both_pairings_the_likelier_first_and_last_not_at_all()
     assert ropes == [Rope("adjacent"), Rope("halves"), None]
 
 
+class SharingRopeCausal(RopeCausal):
+    """With rope, and keys that are shared."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x1, x2 = x.chunk(2, dim=-1)
+        return torch.cat([-x2, x1], dim=-1).repeat_interleave(2, dim=1)
+
+
+class InterleavedRopeCausal(RopeCausal):
+    """With rope."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.repeat_interleave(2, dim=-1).cos()
+
+
+@pytest.mark.parametrize(("candidate", "pairing"), [(SharingRopeCausal, "halves"), (InterleavedRopeCausal, "adjacent")])
+def test_what_takes_channels_apart_says_how_rope_pairs_them(candidate: type[Any], pairing: str) -> None:
+    rope = meant(candidate)[0].spec.rope
+    assert rope is not None
+    assert rope.pairing == pairing
+
+
 def test_a_rope_that_the_user_gave_is_the_only_one() -> None:
     assert the(meant(RopeCausal, rope={"pairing": "adjacent", "base": 7.0})).spec.rope == Rope("adjacent", base=7.0)
 

@@ -181,9 +181,15 @@ def speaks_of_rope(facts: Facts) -> bool:
 
 
 def pairs_adjacent_channels(facts: Facts) -> bool:
-    """Whether its source looks like rope on pairs ``2i, 2i + 1``."""
-    words = r"view_as_complex|view_as_real|\[\s*\.\.\.\s*,\s*(0|1)?::2\s*\]|interleav|\bpolar\b"
-    return bool(re.search(words, facts.source, re.IGNORECASE))
+    """Whether its source looks like rope on pairs ``2i, 2i + 1``.
+
+    What takes channels apart says it. Where nothing does, to interleave angles does; keys are interleaved for groups.
+    """
+    pairs = r"view_as_complex|view_as_real|\[\s*\.\.\.\s*,\s*(0|1)?::2\s*\]|\bpolar\b"
+    halves = r"rotate_half|\.chunk\(\s*2\b|//\s*2\s*:?\s*\]|\bhalf\s*:|:\s*half\b"
+    if re.search(pairs, facts.source, re.IGNORECASE):
+        return True
+    return "interleav" in facts.source.lower() and not re.search(halves, facts.source, re.IGNORECASE)
 
 
 def base_in_source(facts: Facts) -> tuple[str, float] | None:
