@@ -19,6 +19,7 @@ from benchmarks.black_boxes import Drawn, builders_for, by_rows, drawn_from, see
 from benchmarks.black_boxes.arrays import in_numpy
 from benchmarks.black_boxes.drawn import Rotation, Visible
 from benchmarks.black_boxes.draws import FEATURES
+from benchmarks.black_boxes.tensors import in_torch
 from benchmarks.black_boxes.truths import answers
 
 import qkv
@@ -218,6 +219,30 @@ def test_a_gate_on_each_row_beside_a_bias_by_place_is_no_sink() -> None:
 
     identity = qkv.identify(gated, drawn.given, layout="BHTD")
     assert any("fresh inputs give other numbers" in line for line in identity.undecided)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_coarse_numbers_tell_one_kind_of_bias_from_another(dtype: str) -> None:
+    wide = replace(PLAIN, visible=Visible(causal=True))
+    slopes = (0.5, 0.25, 0.125, 0.0625)
+    placed = replace(wide, place_bias=np.random.default_rng(0).normal(size=(4, 64, 64)))
+    sloped = replace(wide, slopes=slopes, slopes_name="paper")
+    by_place, by_slope = (
+        qkv.identify(in_torch(drawn, dtype), drawn.given, layout="BHTD") for drawn in (placed, sloped)
+    )
+    assert by_place.spec is not None
+    assert by_place.spec.alibi is None
+    assert all("bias_by_position" in row for row in by_place.per_head)
+    assert by_slope.known
+    assert [row["alibi_slope"] for row in by_slope.per_head] == pytest.approx(slopes, rel=0.02)
+    assert [row["scale"] for row in by_slope.per_head] == pytest.approx([8**-0.5] * 4, rel=0.02)
+
+
+@pytest.mark.parametrize(("dtype", "hides"), [("bfloat16", True), ("float16", False)])
+def test_a_bias_that_a_dtype_hides_is_said(dtype: str, hides: bool) -> None:
+    plain = replace(PLAIN, visible=Visible(causal=True))
+    identity = qkv.identify(in_torch(plain, dtype), plain.given, layout="BHTD")
+    assert any(f"{dtype} hides it" in line for line in identity.undecided) == hides
 
 
 def test_the_benchmark_counts_and_prints_what_was_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qkv.identification.box import Floats
+from qkv.identification.precision import room
 from qkv.positions.alibi import alibi_slopes
 
 
@@ -63,7 +64,7 @@ class Biases:
 
 def unseen_bias(noise: float, keys: float) -> float:
     """How large a bias rounding may hide: weights have this relative error, and the smallest is one of so many keys."""
-    return 64 * noise * max(1.0, float(np.log(keys)))
+    return room(noise) * max(1.0, float(np.log(keys)))
 
 
 def biases_of(even: Floats, allowed: np.ndarray, noise: float, offset: int) -> Biases:

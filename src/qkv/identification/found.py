@@ -24,6 +24,10 @@ LONG = 96
 """Tokens of the longest input that biases are read at."""
 
 
+SPARE = 64.0
+"""Times that a weight becomes smaller, at most, while scores are read: they move by 4 or less."""
+
+
 @dataclass
 class Found:
     """Everything that is known of a box.
@@ -114,3 +118,10 @@ class Found:
         seen = self.view.sights[lengths]
         exact: np.ndarray = seen.allowed & (seen.even > smallest_normal(self.precision))
         return exact
+
+    def telling(self, lengths: tuple[int, int]) -> np.ndarray:
+        """Which keys scores can be read at, ``(head, query, key)``: their weights stay exact as scores move."""
+        seen = self.view.sights[lengths]
+        # Nothing but NaN for zeros says nothing of other queries and keys.
+        telling: np.ndarray = seen.allowed & ~(seen.even <= SPARE * smallest_normal(self.precision))
+        return telling

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from qkv.identification.box import Floats
+from qkv.identification.precision import room
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -56,7 +57,7 @@ def of_pairs(products: Floats, signs: Floats, may_pair: np.ndarray, noise: float
     entry = other[heads, keys, channels, partner]
     own = mean - entry * even[channels, partner]
     off = turned - own - entry * between[:, channels, partner]
-    if not (np.abs(off) <= 64 * noise * np.abs(own).max()).all():
+    if not (np.abs(off) <= room(noise) * np.abs(own).max()).all():
         return None
     form = np.zeros((*own.shape, own.shape[-1]))
     form[heads, keys, partner, channels] = entry

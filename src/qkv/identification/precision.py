@@ -20,6 +20,18 @@ def precision_of(weights: Floats) -> str:
     return "float64"
 
 
+def room(noise: float) -> float:
+    """How far off a number may be that was read, as a share of it.
+
+    Fine numbers go through many roundings; coarse ones through the few at which a coarse dtype stands between scores
+    and output, and what is computed in between is finer.
+
+    Args:
+        noise: distance from 1 to the next number.
+    """
+    return (64 if noise < 1e-6 else 6) * noise
+
+
 def coarser(*dtypes: str) -> str:
     """The coarsest of these dtypes."""
     return max(dtypes, key=lambda dtype: EPSILON[dtype])

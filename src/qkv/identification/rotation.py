@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from qkv.identification.box import Floats
+from qkv.identification.precision import room
 from qkv.positions import Rope, RopeScaling
 from qkv.vocabulary import Pairing
 
@@ -23,7 +24,8 @@ class Turning:
         scale: what the channels that don't turn are multiplied by, or all of them.
         turned_scale: what the channels that turn are multiplied by.
         pairs: ``(first, second)`` channel of each pair that turns.
-        angles: ``(pair, key)``: how far each pair has turned from the query to the key, within half a turn.
+        angles: ``(pair, key)``: how far each pair has turned from the query to the key, within half a turn; NaN where a
+            key's forms are.
         residual: largest entry of the forms that this doesn't explain, over the scale.
     """
 
@@ -38,31 +40,31 @@ def turning(forms: Floats, noise: float) -> Turning:
     """What one head's forms, ``(key, head_dim, head_dim)``, say of scale and rotation.
 
     Args:
-        forms: see `scores.forms`.
+        forms: see `scores.forms`; NaN where weights are too small to tell.
         noise: relative error of an entry.
     """
     size = float(np.nanmax(np.abs(forms)))
     diagonals = np.diagonal(forms, axis1=1, axis2=2)
-    off = np.abs(forms - diagonals[..., None] * np.eye(forms.shape[-1])).max(axis=0)
-    pairs = _pairs(off, 64 * noise * size)
+    off = np.nan_to_num(np.abs(forms - diagonals[..., None] * np.eye(forms.shape[-1]))).max(axis=0)
+    pairs = _pairs(off, room(noise) * size)
     if not pairs:
-        scale = float(np.mean(diagonals))
+        scale = float(np.nanmean(diagonals))
         return Turning(
             scale,
             scale,
             (),
             np.zeros((0, len(forms))),
-            float(np.abs(forms - scale * np.eye(forms.shape[-1])).max() / size),
+            float(np.nanmax(np.abs(forms - scale * np.eye(forms.shape[-1]))) / size),
         )
     first, second = (np.array(side) for side in zip(*pairs, strict=True))
     along = (forms[:, first, first] + forms[:, second, second]) / 2
     across = (forms[:, second, first] - forms[:, first, second]) / 2
-    turned = float(np.mean(np.hypot(along, across)))
+    turned = float(np.nanmean(np.hypot(along, across)))
     still = [channel for channel in range(forms.shape[-1]) if channel not in {*first, *second}]
-    scale = float(np.mean(diagonals[:, still])) if still else turned
+    scale = float(np.nanmean(diagonals[:, still])) if still else turned
     angles = np.arctan2(across, along).T
     explained = _rotated(forms.shape, still, scale, pairs, turned, angles)
-    return Turning(scale, turned, pairs, angles, float(np.abs(forms - explained).max() / size))
+    return Turning(scale, turned, pairs, angles, float(np.nanmax(np.abs(forms - explained)) / size))
 
 
 def _pairs(off: Floats, least: float) -> tuple[tuple[int, int], ...]:

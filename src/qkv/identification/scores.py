@@ -15,7 +15,7 @@ import numpy as np
 from qkv.comparison import EPSILON
 from qkv.identification.box import Floats, Sizes
 from qkv.identification.pairing import Pairs, codes, of_pairs
-from qkv.identification.precision import smallest_normal
+from qkv.identification.precision import room, smallest_normal
 from qkv.identification.weights import WeightReader
 
 LADDER = ("float64", "float32", "float16", "bfloat16")
@@ -156,9 +156,8 @@ def growth(scores: ScoreReader, rng: np.random.Generator) -> Growth:
         noise = EPSILON[precision]
         if noise < finest or len(line) <= OCTAVE:
             continue
-        room = (64 if noise < 1e-6 else 6) * noise
-        allowed = room * np.maximum(np.abs(line), 1.0)
-        if uneven.max() > 2 * room:
+        allowed = room(noise) * np.maximum(np.abs(line), 1.0)
+        if uneven.max() > 2 * room(noise):
             continue
         if _is_flat(line, allowed):
             return Growth(True, None, 0.0, precision)
@@ -281,7 +280,7 @@ def _scale_alone(
     scale = per_channel.mean(axis=-1)
     noise = EPSILON[grown.precision]
     off = np.abs(per_channel - scale[..., None])
-    return scale if (off <= 64 * noise * np.abs(scale[..., None]) + 8 * noise / unit).all() else None
+    return scale if (off <= room(noise) * np.abs(scale[..., None]) + 8 * noise / unit).all() else None
 
 
 def diagonal(scores: ScoreReader, grown: Growth) -> float:

@@ -8,6 +8,7 @@ from qkv.comparison import EPSILON
 from qkv.identification.biases import biases_of, unseen_bias
 from qkv.identification.box import Floats
 from qkv.identification.found import Found
+from qkv.identification.precision import room
 from qkv.identification.sums import levels_of, sinks_of
 
 COARSE = 0.05
@@ -32,7 +33,7 @@ def _sums(found: Found) -> None:
     keys = seen.allowed.sum(axis=-1)
     counts = (keys > 0) & np.isfinite(seen.even).all(axis=-1)
     totals = np.where(counts, seen.even.sum(axis=-1), np.nan)
-    allowed = 64 * noise * np.sqrt(keys)
+    allowed = room(noise) * np.sqrt(keys)
     if not (counts & (np.abs(totals - 1) > allowed)).any():
         if counts.any() and allowed[counts].min() > COARSE:
             share = min(float(allowed[counts].min()), 1.0)

@@ -35,7 +35,7 @@ def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
         found.offset, found.offset_shown = square, True
         return
     for lengths in _unequal(found):
-        place = next(iter(scores.places(found.allowed(lengths))), None)
+        place = next(iter(scores.places(found.telling(lengths))), None)
         if place is None:
             continue
         reader = scores.ScoreReader(found.reader, place, found.precision)
@@ -44,7 +44,7 @@ def _corner_from_rope(found: Found, rng: np.random.Generator) -> None:
         )
         forms = scores.forms(reader, grown, rng, _pairs(found))
         turned = rotation.turning(forms[0], EPSILON[found.precision])
-        if len(turned.pairs) != len(found.frequencies.radians):
+        if len(turned.pairs) != len(found.frequencies.radians) or not np.isfinite(turned.angles[:, 0]).all():
             continue
         _settle(found, lengths, _position(found, turned, lengths, float(place.keys[0] - place.row)))
         return

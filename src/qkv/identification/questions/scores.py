@@ -24,7 +24,7 @@ PATIENCE = 3.0
 def ask(found: Found, rng: np.random.Generator) -> None:
     """Nothing; enters what every set of heads that attend alike makes of query and key."""
     lengths = lengths_for_scores(found)
-    for place in scores.places(found.allowed(lengths)):
+    for place in scores.places(found.telling(lengths)):
         reader = scores.ScoreReader(found.reader, place, found.precision)
         grown = scores.growth(reader, rng)
         if grown.odd:
@@ -85,7 +85,8 @@ def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: n
         if turned.pairs in (pairs, ()):
             # Where nothing turns, query and key stand at the same place.
             of_keys = turned.angles.T if turned.pairs else np.zeros((len(where.keys), len(pairs)))
-            angles |= dict(zip((key - where.row for key in where.keys), of_keys, strict=True))
+            of_places = zip((key - where.row for key in where.keys), of_keys, strict=True)
+            angles |= {distance: angle for distance, angle in of_places if np.isfinite(angle).all()}
     if not pairs or len(angles) < 2:
         return
     distances = np.array(list(angles), dtype=float)
@@ -100,7 +101,7 @@ def _frequencies(found: Found, place: scores.Place, grown: scores.Growth, rng: n
 def _other_places(found: Found, place: scores.Place) -> list[scores.Place]:
     """More rows that see the same two keys, and the same row with the two keys in each other's role."""
     (key,) = place.keys
-    allowed = found.allowed(place.lengths)[place.heads[0]]
+    allowed = found.telling(place.lengths)[place.heads[0]]
     rows = np.flatnonzero(allowed[:, place.reference] & allowed[:, key])
     further = [replace(place, row=int(rows[-1 - step])) for step in MORE_ROWS if step < len(rows)]
     return [replace(place, reference=key, keys=(place.reference,)), *further]
