@@ -273,6 +273,7 @@ class ScriptRun:
         skipped: lines of the statements that were left out, since a package that they need isn't installed.
         printed: the end of what it printed.
         frameworks: what it has imported of ``torch`` and ``numpy``.
+        lists: the numbers in lists, and in rows of lists, that its variables hold at the end.
     """
 
     recording: Recording
@@ -283,6 +284,7 @@ class ScriptRun:
     skipped: Sequence[int] = ()
     printed: str = ""
     frameworks: Sequence[str] = ()
+    lists: Mapping[str, Array] = field(default_factory=dict)
 
 
 class Hosting(Protocol):

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from qkv.adapters.texts import Text
+from qkv.scripts import naming
 from qkv.scripts.findings import Finding
 from qkv.scripts.fused import FUSED
+from qkv.scripts.lists import CONTEXT, answer_of
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
@@ -53,7 +55,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
     if not judgement.mixes and not reading.run.recording.complete:
         judgement.open = "its arrays are too many or too large to be followed; run it with fewer tokens"
     elif not judgement.mixes:
-        judgement.open = _without_context(reading)
+        _by_lists(judgement, reading, text)
     elif fused is not None and not judgement.findings:
         judgement.open = f"what {fused.name} made of its arguments could not be followed"
     elif unknown and not judgement.findings:
@@ -68,12 +70,43 @@ def _first_of_each(reading: Reading, findings: list[Finding]) -> list[Finding]:
     return sorted(by_place.values(), key=lambda finding: finding.operation)
 
 
+SPEAKING = CONTEXT | {"scores", "score"}
+"""Words of lists that a step of the attention is kept in."""
+
+
+def _by_lists(judgement: Judgement, reading: Reading, text: Text) -> None:
+    """Nothing; judges what cannot be followed by the numbers that its variables hold at the end."""
+    lists = reading.run.lists
+    arrays = {one.name: reading.array(one.value) for one in reading.run.bound}
+    causal = any(map(naming.causal_word, lists)) or bool(naming.causal_comment(text.source))
+    answer = answer_of({**arrays, **lists}, causal) if lists and not reading.run.error else None
+    judgement.open = _without_context(reading) if answer is None else ""
+    if answer is None:
+        return
+    given = ", ".join(answer.given)
+    unfollowed = [name for name in lists if name not in (answer.name, *answer.given)]
+    if unfollowed:
+        judgement.assumptions.append(
+            f"{', '.join(unfollowed)}: Python's own numbers and lists, which are not followed step by step"
+        )
+    if answer.fault is None:
+        of = "" if answer.token is None else f" for token {answer.token}"
+        said = f"{answer.name} was held against what an attention makes of {given}{of}: it is equal"
+        judgement.assumptions.insert(0, said)
+        return
+    fault, note = answer.fault.fault, f" ({answer.fault.note})" if answer.fault.note else ""
+    said = f"{answer.name} has the numbers that this fault makes of {given}{note}; the line can't be told"
+    judgement.findings.append(Finding(fault.id, -1, said, fault.repair))
+
+
 def _without_context(reading: Reading) -> str:
     kinds = {sight.known.kind for sight in reading.sights.values()}
-    if not reading.run.frameworks or not reading.operations:
+    speaking = [name for name in reading.run.lists if naming.is_weights(name) or set(naming.words(name)) & SPEAKING]
+    if speaking or not reading.run.frameworks or not reading.operations:
+        these = f" ({', '.join(speaking)})" if speaking else ""
         return (
-            "it computes with Python's own numbers and lists, which are not followed. Make arrays of them: "
-            "np.array(rows) or torch.tensor(rows)"
+            f"it computes with Python's own numbers and lists{these}, which are not followed, and no variable at its "
+            "end has the numbers of context vectors. Make arrays of them: np.array(rows) or torch.tensor(rows)"
         )
     if reading.run.skipped and not kinds & {"context"}:
         lines = ", ".join(map(str, reading.run.skipped))

@@ -131,7 +131,9 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
     findings = [_fault(text, reading, one) for one in judgement.findings]
     first = judgement.findings[0] if findings else None
     if first is not None:
-        base |= {"faults": findings, "line": source_line(text, line_of(reading, first))} | _shown(first, judgement)
+        line = line_of(reading, first)
+        at = {"line": source_line(text, line)} if line else {"line_why": "only the numbers at the end were compared"}
+        base |= {"faults": findings, **at, **_shown(first, judgement)}
     if run.error:
         return _failed(text, run, first, base)
     if first is not None:

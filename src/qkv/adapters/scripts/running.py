@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from qkv.adapters.code_lines import code_lines
 from qkv.adapters.loading import leave_no_bytecode
 from qkv.adapters.messages import ScriptRun
@@ -85,7 +87,10 @@ class _Script:
                 clash = shape_clash(raised, lambda path: path == self.path, {})
                 break
         frameworks = [name for name in ("torch", "numpy") if any(_imports(node, name) for node in ast.walk(tree))]
-        return ScriptRun(notes.recording(), notes.bound(), error, line, clash, self.skipped, frameworks=frameworks)
+        lists = {name: array for name, value in vars(module).items() if (array := numbers_in(value)) is not None}
+        return ScriptRun(
+            notes.recording(), notes.bound(), error, line, clash, self.skipped, frameworks=frameworks, lists=lists
+        )
 
     def _run_statement(self, statement: Any, used: set[str], module: ModuleType, flags: int) -> None:
         body = statement if isinstance(statement, list) else [statement]
@@ -113,6 +118,22 @@ class _Script:
     def _line_of(self, error: BaseException) -> int:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.path]
         return own[-1].lineno or 0 if own else getattr(error, "lineno", None) or 0
+
+
+MOST_NUMBERS = 10_000
+"""In lists: who has more of them computes with arrays."""
+
+
+def numbers_in(value: Any) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    """The numbers of a list, or of a list of rows that are equally long; None for anything else."""
+    if type(value) not in (list, tuple) or not 0 < len(value) <= MOST_NUMBERS:
+        return None
+    with contextlib.suppress(Exception):  # the items may be anything, and raise what they like
+        in_rows = isinstance(value[0], list | tuple) or getattr(value[0], "ndim", 0) > 0
+        rows = [[float(one) for one in row] if in_rows else float(row) for row in value]
+        array = np.array(rows, np.float64)
+        return array if 0 < array.size <= MOST_NUMBERS else None
+    return None
 
 
 def _imports(node: ast.AST, package: str) -> bool:
