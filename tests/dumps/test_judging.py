@@ -201,6 +201,13 @@ def test_two_dumps_without_a_spec_are_called_by_their_names(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_of_two_dumps_without_a_spec_what_each_computes_is_read(tmp_path: Path) -> None:
+    dumps = {name: run_of(spec_from_mapping({**FIELDS, "rope": name})) for name in ("halves", "adjacent")}
+    report = compare_dumps(*(write(tmp_path / f"{name}.npz", tensors_of(run)) for name, run in dumps.items()))
+    assert "halves.npz computes rope on halves (base 10000); adjacent.npz computes rope on adjacent" in report.why
+
+
+@pytest.mark.slow
 def test_weights_rule_readings_of_the_axes_out(tmp_path: Path) -> None:
     run = run_of(spec_from_mapping({**FIELDS, "rope": "halves"}), queries=6, keys=6)
     report = check(write(tmp_path / "a.npz", with_insides(run)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from qkv.adapters.messages import Facts
 from qkv.comparison import EPSILON, FLOOR, MARGIN, Bools, Floats
 from qkv.dumps.arrangements import Arrangement, arrangements
 from qkv.dumps.handed import HIDDEN_BELOW, Handed
+from qkv.dumps.identity import identify_dump
 from qkv.dumps.inside import shaped
 from qkv.dumps.judging import DumpRequest, judge_dump
 from qkv.dumps.observed import DumpReading, spec_here
@@ -22,6 +23,7 @@ from qkv.errors import CandidateError
 from qkv.inference import intention_from
 from qkv.report import CandidateWords, Disagreement, ProbeResult, Report, RowPair, Verdict
 from qkv.report.matrices import WORDS, Matrices, unlike
+from qkv.spec import differences
 from qkv.spread import describe_spread
 
 IN_ORDER = ("query", "key", "value", "mask", "padding", "documents", "bias", "sinks", "scale", *INSIDE, "output",
@@ -203,7 +205,8 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
             right[batch, head, row],
         )
     ]
-    reports = {name: judge_dump(replace(request, target=name, repeat="")) for name in names}
+    each = {name: replace(request, target=name, repeat="") for name in names}
+    reports = {name: judge_dump(one) for name, one in each.items()}
     report = replace(
         base,
         verdict=Verdict.WRONG,
@@ -224,7 +227,21 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
         matrices=[_matrices(first, left[batch, head], right[batch, head])],
         why=why,
     )
-    return _with_verdicts(report, reports, bool(request.given))
+    report = _with_verdicts(report, reports, bool(request.given))
+    unsaid = not request.given and not any(one.verdict is Verdict.RIGHT for one in reports.values())
+    return _with_specs_read(report, each) if unsaid else report
+
+
+def _with_specs_read(report: Report, each: Mapping[str, DumpRequest]) -> Report:
+    """The report, with what each of the two computes where they differ, if it can be read from both."""
+    specs = {name: identify_dump(one).spec for name, one in each.items()}
+    (left, ours), (right, theirs) = specs.items()
+    if ours is None or theirs is None or ours == theirs:
+        return report
+    words = zip(_told_apart(left, right), differences(ours, theirs), strict=True)
+    computes = "; ".join(f"{name} computes {' and '.join(clauses) or 'the same without it'}" for name, clauses in words)
+    hint = "say which of the two is meant, by flags or with --spec FILE; qkv identify FILE --format json writes one"
+    return replace(report, why=f"{report.why}. Read from their numbers: {computes}", hint=hint)
 
 
 def _matrices(first: Difference, left: Floats, right: Floats) -> Matrices:

@@ -14,4 +14,4 @@ from qkv.spec.fields import (
 )
 from qkv.spec.files import read_spec as read_spec
 from qkv.spec.huggingface import spec_from_config as spec_from_config
-from qkv.spec.sentence import describe as describe
+from qkv.spec.sentence import describe as describe, differences as differences

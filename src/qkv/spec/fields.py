@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from qkv.errors import SpecError, nearest
-from qkv.masks import Mask
+from qkv.errors import ShapeError, SpecError, nearest
+from qkv.masks import Mask, PerHead
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec.attention_spec import AttentionSpec
 from qkv.spec.field_table import FIELDS, LARGEST_POSITION, ROPE_FIELDS, SCALING_FIELDS, Field, no_fields
@@ -28,7 +28,8 @@ GROUP_SIZE = 3
 def spec_from_mapping(mapping: Mapping[str, Any], where: str = "the spec") -> AttentionSpec:
     """The spec that named fields describe, as they stand in JSON, in TOML or on the command line.
 
-    A missing field has its default; ``num_kv_heads`` alone stands for three query heads each. ``causal``, ``window``,
+    A missing field has its default; ``num_kv_heads`` alone stands for three query heads each, and ``per_head`` in a
+    mask for as many as it has masks. ``causal``, ``window``,
     ``prefix`` and ``documents`` make the mask ``((causal & window) | prefix) & documents``, each part where it is
     given; a ``mask`` expression stands in their place and not beside them.
 
@@ -44,13 +45,17 @@ def spec_from_mapping(mapping: Mapping[str, Any], where: str = "the spec") -> At
         if "num_heads" not in mapping and (values["num_kv_heads"] or 1) > 1:
             values["num_heads"] = GROUP_SIZE * values["num_kv_heads"]
         values["mask"] = _bounded(mask_from_fields(values, where))
+        each = next((len(part.masks) for part in values["mask"].parts() if isinstance(part, PerHead)), None)
+        if each is not None and "num_heads" not in mapping:
+            values["num_heads"] = each
+        values["mask"].must_fit(None, num_heads=values["num_heads"])
         values["rope"] = None if values["rope"] is None else rope_from_mapping(values["rope"], where)
         values["alibi"] = _alibi(values["alibi"])
         if values["relative_bias"] is not None:
             values["relative_bias"] = RelativeBias(tuple(_floats(row) for row in values["relative_bias"]))
         known = {field.name for field in dataclasses.fields(AttentionSpec)}
         return AttentionSpec(**{name: value for name, value in values.items() if name in known})
-    except SpecError as error:
+    except (SpecError, ShapeError) as error:
         raise SpecError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
 
 

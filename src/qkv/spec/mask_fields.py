@@ -28,8 +28,9 @@ def mask_from_fields(values: Mapping[str, Any], where: str) -> Mask:
             raise _both_forms(given, values["mask"], where)
         if values["mask"] == str(Unexplained()):
             raise SpecError(
-                f"{where}: mask is 'unexplained': keys were seen that no known mask lets through. Say which is meant: "
-                '--mask "causal & window(5)"'
+                f"{where}: mask is 'unexplained': no one known mask lets through the keys that were seen in all heads. "
+                'Say which is meant: --mask "causal & window(5)"; or one a head, by the heads that the answer lists: '
+                '--mask "per_head([causal, causal & window(5)])"'
             )
         return parse_mask(values["mask"])
     if given.keys() & {"prefix"} and not given.keys() & {"causal", "window"}:

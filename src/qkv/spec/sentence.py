@@ -22,6 +22,13 @@ def describe(spec: Any) -> str:
     return ", ".join(text for clause in CLAUSES if (text := clause(spec)))
 
 
+def differences(one: Any, other: Any) -> tuple[list[str], list[str]]:
+    """The clauses in which two specs differ, as the one has them and as the other has them."""
+    pairs = [(clause(one), clause(other)) for clause in CLAUSES]
+    ours, theirs = ([pair[side] for pair in pairs if pair[0] != pair[1] and pair[side]] for side in (0, 1))
+    return ours, theirs
+
+
 def _heads(spec: Any) -> str:
     if spec.num_kv_heads is not None:
         heads = f"{_count(spec.num_heads, 'query head')} over {_count(spec.num_kv_heads, 'key/value head')}"
