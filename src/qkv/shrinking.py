@@ -96,7 +96,7 @@ def _probes(trial: Trial, *, short: bool) -> Iterator[tuple[Trial, Probe]]:
 
 def _all_sizes(able: Abilities, trial: Trial) -> Iterator[Abilities]:
     spec = trial.reading.spec
-    fixed = spec.alibi is not None or spec.relative_bias is not None
+    fixed = spec.alibi is not None or spec.relative_bias is not None or spec.mask.varies[1]
     heads = [(able.num_heads, able.num_kv_heads)]
     if not fixed:
         heads = [(1, 1), (2, 2), (2, 1), (4, 2), *heads]

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from drawn import drawn_specs
 from qkv.errors import SpecError
-from qkv.masks import Causal, Documents, Everything, Mask, Padding, Prefix, SlidingWindow
+from qkv.masks import Causal, Documents, Everything, Mask, Padding, Prefix, SlidingWindow, per_head
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec import FIELDS, ROPE_FIELDS, SCALING_FIELDS, AttentionSpec, spec_from_mapping, spec_to_mapping
 
@@ -110,6 +110,13 @@ def test_other_masks_are_written_as_an_expression(mask: Mask) -> None:
     assert spec_from_mapping(written).mask == mask
 
 
+def test_a_mask_for_each_head_is_read_and_says_how_many_there_are() -> None:
+    mask = per_head([Causal(), Causal() & SlidingWindow(4), Everything()])
+    spec = AttentionSpec(num_heads=3, mask=mask)
+    assert spec_from_mapping(spec_to_mapping(spec)) == spec
+    assert spec_from_mapping({"mask": "per_head([causal, causal & window(4), everything])"}) == spec
+
+
 def test_rope_is_read_in_full_in_short_and_by_other_names() -> None:
     full = {"pairing": "adjacent", "base": 500, "dims": 4, "scaling": {"kind": "linear", "factor": 2}}
     scaling = RopeScaling("linear", 2.0)
@@ -151,6 +158,12 @@ WRONG: list[tuple[object, list[str]]] = [
     ({"mask": "causl"}, ["'causl'", "did you mean 'causal'?"]),
     ({"mask": "causal", "window": 3, "causal": True}, ["one or the other", '"causal & window(3) & (causal)"']),
     ({"prefix": 3}, ["without causal or window", 'mask "prefix(3)"']),
+    ({"mask": "unexplained"}, ["no one known mask", '--mask "per_head([causal, causal & window(5)])"']),
+    (
+        {"mask": "per_head([causal, window(3)])", "num_heads": 3},
+        ["per_head holds masks of 2", "there are 3"],
+    ),
+    ({"mask": "per_head([])"}, ["per_head was given no masks"]),
     ({"num_heads": 6, "num_kv_heads": 4}, ["spec.json: num_kv_heads is 4", "1, 2, 3, 6"]),
     ({"num_heads": 10**15, "num_kv_heads": 7}, ["num_heads is 1000000000000000 (a whole number)", "65536 at most"]),
     ({"num_heads": 65_536, "num_kv_heads": 7}, ["must divide num_heads"]),

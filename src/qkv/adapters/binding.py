@@ -44,6 +44,10 @@ class MaskForm:
     def written(self, may_attend: Array) -> Array:
         """``(batch, head, query, key)`` booleans, True = may attend, in this form."""
         mask = may_attend[:, :1]
+        if (mask != may_attend).any():
+            if self.axes != 4:
+                raise NotApplicable("a mask without an axis of heads can't say what each head may attend to")
+            mask = may_attend
         if self.axes == 1:
             if (mask != mask[:, :, :1]).any():
                 raise NotApplicable("a mask over the keys can't say what each query may attend to")
@@ -285,7 +289,8 @@ def handed_mask(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Ar
     if signature.has("causal") and spec.mask == Causal():
         spec = spec.but(mask=Everything())
     query_len, key_len = inputs.lengths
-    scores = np.broadcast_to(np.float64(0.0), (inputs.batch, 1, query_len, key_len))
+    heads = spec.num_heads if spec.mask.varies[1] else 1
+    scores = np.broadcast_to(np.float64(0.0), (inputs.batch, heads, query_len, key_len))
     if inputs.may_attend is not None:
         inputs = inputs.but(may_attend=inputs.may_attend[:, :1])
     may_attend: Array = allowed(Run(spec, inputs, scores=scores))

@@ -71,7 +71,7 @@ class FunctionReading:
             free_lengths=not self.caching.required,
             cached=self.caching.how,
             free_sizes=True,
-            free_heads=self.layout not in HEADLESS,
+            free_heads=self.layout not in HEADLESS and not spec.mask.varies[1],
             free_width=self.free_width,
             step=self.step,
         )
@@ -213,6 +213,8 @@ def _layouts(facts: Facts, spec: AttentionSpec, heads_said: bool) -> list[Layout
         usual = ["THD", "HTD", "TD", "BTHD", "BHTD"]
     ordered = [*said, *(layout for layout in usual if layout not in said)]
     headless = spec.num_heads == 1 or not heads_said
+    if spec.mask.varies[1]:
+        return [layout for layout in ordered if layout not in HEADLESS]
     return [layout for layout in ordered if layout not in HEADLESS or headless or layout in said]
 
 

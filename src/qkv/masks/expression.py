@@ -10,6 +10,7 @@ from qkv.masks.causal_mask import Causal
 from qkv.masks.dilated_mask import Dilated
 from qkv.masks.documents_mask import Documents
 from qkv.masks.global_tokens_mask import GlobalTokens
+from qkv.masks.makers import per_head
 from qkv.masks.mask import Mask
 from qkv.masks.no_mask import Everything
 from qkv.masks.padding_mask import Padding
@@ -56,6 +57,8 @@ def _mask(node: ast.expr, text: str) -> Mask:
             return ~_mask(operand, text)
         case ast.Name(id=name):
             return _named(name, [], text)
+        case ast.Call(func=ast.Name(id="per_head"), args=[ast.List(elts=masks)], keywords=[]):
+            return per_head(_mask(one, text) for one in masks)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
             return _named(name, [_number(arg, text) for arg in args], text)
     raise SpecError(f"mask expression {text!r}: {ast.unparse(node)!r} is no mask; known: {', '.join(MASKS)}")
