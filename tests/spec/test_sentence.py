@@ -9,7 +9,7 @@ from hypothesis import assume, given, strategies as st
 
 from drawn import drawn_specs
 from qkv.errors import SpecError
-from qkv.masks import Causal, Documents, Prefix, SlidingWindow
+from qkv.masks import Causal, Documents, Prefix, SlidingWindow, Unexplained
 from qkv.positions import Alibi, RelativeBias, Rope, RopeScaling
 from qkv.spec import AttentionSpec, describe
 
@@ -20,6 +20,10 @@ NAMES = [field.name for field in dataclasses.fields(AttentionSpec)]
     ("spec", "sentence"),
     [
         (AttentionSpec(), "1 head, scores times 1/sqrt(head_dim), no mask"),
+        (
+            AttentionSpec(mask=Unexplained()),
+            "1 head, scores times 1/sqrt(head_dim), a mask that no one rule makes for all heads",
+        ),
         (
             AttentionSpec(6, 2, 8, mask=Causal() & SlidingWindow(5), rope=Rope()),
             "6 query heads over 2 key/value heads of 8 channels, scores times 1/sqrt(8), causal within a window of 5 "

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from qkv.masks import And, Causal, Everything, Or, Prefix, SlidingWindow
+from qkv.masks import And, Causal, Everything, Or, Prefix, SlidingWindow, Unexplained
 from qkv.positions.wording import number
 
 
@@ -77,6 +77,8 @@ def _relative_bias(spec: Any) -> str:
 
 def _mask(spec: Any) -> str:
     match spec.mask:
+        case Unexplained():
+            return "a mask that no one rule makes for all heads"
         case Everything():
             return "no mask"
         case Or(left=Causal(ahead=0), right=Prefix(length=length)):
