@@ -32,13 +32,24 @@ class SizeRule:
     Attributes:
         words: the sentence.
         holds: for which sizes it is true.
+        parts: the rules that it joins; none for one that stands alone.
     """
 
     words: str
     holds: Callable[[Columns], Numbers]
+    parts: Sequence[SizeRule] = ()
 
     def __and__(self, other: SizeRule) -> SizeRule:
-        return SizeRule(f"{self.words} and {other.words}", lambda at: self.holds(at) & other.holds(at))
+        parts = (*(self.parts or (self,)), *(other.parts or (other,)))
+        words = f"{self.words} and {other.words}"
+        return SizeRule(words, lambda at: self.holds(at) & other.holds(at), parts)
+
+    def sides(self, at: Columns) -> Iterator[Numbers]:
+        """Which sizes lie where it is true; and where it is false, for each of its parts, by that one alone."""
+        parts = [part.holds(at) for part in self.parts or (self,)]
+        yield self.holds(at)
+        for place, one in enumerate(parts):
+            yield np.logical_and.reduce([~one, *parts[:place], *parts[place + 1 :]])
 
 
 def columns(sizes: Sequence[Size]) -> Columns:

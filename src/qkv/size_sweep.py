@@ -9,6 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
 
 from qkv.adapters.binding import NotApplicable
 from qkv.comparison import expectation
@@ -24,10 +27,21 @@ SECONDS, THOROUGH = 1.5, 30.0
 DRAWS = 3
 """Draws of numbers at a size before it counts as right: some faults depend on which score is the largest."""
 
-FORETOLD = 3
-"""Sizes on either side of a rule that it must foretell before it is said."""
+One = TypeVar("One")
 
-MOST_CALLS = 80
+FORETOLD = 3
+"""Sizes on either side of a rule, near the smallest that is wrong, that it must foretell before it is said."""
+
+FRESH = 6
+"""Further sizes on either side that nothing of what was seen has led to, for the same."""
+
+DRAWN, MOST_WORK = 300, 10_000_000
+"""How many such sizes are drawn, and the work of the largest."""
+
+UNUSUAL = 0.3
+"""Share of them that lie in memory in any way."""
+
+MOST_CALLS = 100
 """Sizes that are tried for the rule's sake at most."""
 
 QUICK = 20_000
@@ -114,7 +128,7 @@ def swept(trial: Trial, *, more: bool = False) -> SizeSweep:
         try:
             _covered(sweep, seconds)
             if sweep.wrong:
-                sweep.rule = _rule(sweep, _shrunk(sweep), time.perf_counter() + seconds)
+                sweep.rule = _rule(sweep, _shrunk(sweep), time.perf_counter() + 2 * seconds)
         except CandidateError as error:
             if not error.fatal:
                 raise
@@ -133,9 +147,10 @@ def _observed(trial: Trial, size: Size, draw: int) -> Observation:
 
 def _covered(sweep: SizeSweep, seconds: float) -> None:
     """Runs the designed sizes, those for which there is time left: as much as the last one took, in proportion."""
+    sizes = sweep.axes.covered()
     until = time.perf_counter() + seconds
     taken, work = 0.0, 1
-    for size in sweep.axes.covered():
+    for size in sizes:
         started = time.perf_counter()
         if started + taken * size.work / work > until:
             continue
@@ -198,17 +213,17 @@ _STEPS = (_plainer, _one_sequence, _fewer_heads, _same_channels, _fewer_channels
 
 def _rule(sweep: SizeSweep, size: Size, until: float) -> SizeRule | None:
     """The rule that fits all that was seen, once no other one does and it has foretold what further sizes give."""
-    pool = list(dict.fromkeys(_around(size, sweep)))
+    pools = [sorted(set(pool), key=_most_work) for pool in (_around(size, sweep), _anywhere(sweep))]
     rules, narrowed = fitting(sweep.evidence), False
     for _ in range(MOST_CALLS):
-        untried = [other for other in pool if other not in sweep.evidence and other not in sweep.refused]
+        untried = [other for other in pools[0] if other not in sweep.evidence and other not in sweep.refused]
         further = telling(rules, untried)
         if further is None and rules and not narrowed:
             rules, narrowed = [rules[0], *finer(rules[0], sweep.evidence)], True
             further = telling(rules, untried)
         if not rules:
-            return bounding(sweep.evidence)
-        further = further or _to_foretell(rules[0], pool, sweep)
+            return _bound(sweep, pools, until)
+        further = further or _to_foretell(rules[0], pools, sweep)
         if further is None:
             return rules[0]
         if time.perf_counter() > until:
@@ -218,18 +233,57 @@ def _rule(sweep: SizeSweep, size: Size, until: float) -> SizeRule | None:
             at = columns([further])
             left = [rule for rule in rules if bool(rule.holds(at)[0]) == wrong]
             rules, narrowed = (left, narrowed) if left else (fitting(sweep.evidence), False)
+    return _bound(sweep, pools, until)
+
+
+def _bound(sweep: SizeSweep, pools: Sequence[Sequence[Size]], until: float) -> SizeRule | None:
+    """The rule outside which nothing is wrong, at further sizes either, and inside which most is."""
+    while (rule := bounding(sweep.evidence)) is not None:
+        further = _to_foretell(rule, pools, sweep)
+        if further is None:
+            return rule
+        if time.perf_counter() > until:
+            return None
+        sweep.is_wrong(further)
     return None
 
 
-def _to_foretell(rule: SizeRule, pool: Sequence[Size], sweep: SizeSweep) -> Size | None:
-    """A size on the side of the rule where too few were tried; None once it was foretold right often enough."""
-    holding = rule.holds(columns(pool))
-    for side in (True, False):
-        sizes = [size for size, holds in zip(pool, holding, strict=True) if holds == side]
-        open_ones = [size for size in sizes if size not in sweep.evidence and size not in sweep.refused]
-        if open_ones and sum(size in sweep.evidence for size in sizes) < FORETOLD:
-            return open_ones[len(open_ones) // 2]
+def _to_foretell(rule: SizeRule, pools: Sequence[Sequence[Size]], sweep: SizeSweep) -> Size | None:
+    """A size on the side of the rule where too few of a pool were tried; None once it was foretold right enough.
+
+    Outside the rule it is among the largest: these have the most rows that may be wrong.
+    """
+    for pool, enough in zip(pools, (FORETOLD, FRESH), strict=True):
+        for outside, side in enumerate(rule.sides(columns(pool))):
+            sizes = [size for size, there in zip(pool, side, strict=True) if there][-2 * enough if outside else 0 :]
+            open_ones = [size for size in sizes if size not in sweep.evidence and size not in sweep.refused]
+            if open_ones and sum(size in sweep.evidence for size in sizes) < enough:
+                return open_ones[-1 if outside else len(open_ones) // 2]
     return None
+
+
+def _most_work(size: Size) -> tuple[int, str]:
+    return size.work, str(size)
+
+
+def _anywhere(sweep: SizeSweep) -> Iterator[Size]:
+    """Sizes drawn from all that it may be given, in which any numbers may meet."""
+    axes, rng = sweep.axes, np.random.default_rng(sweep.trial.seed)
+
+    def one_of(values: Sequence[One]) -> One:
+        return values[int(rng.integers(len(values)))]
+
+    for _ in range(DRAWN):
+        key_len = int(np.exp(rng.uniform(0, np.log(max(axes.key_lens) + 1))))
+        fewer, more = 1 + int(rng.integers(key_len)), key_len + 1 + int(rng.integers(9))
+        query_len = {"as many": key_len, "one": 1, "fewer": fewer, "more": more}[one_of(axes.queries)]
+        memory = one_of(axes.memories) if rng.random() < UNUSUAL else axes.memories[0]
+        batch = 3 if memory == "expanded" else one_of(axes.batches)
+        (heads, kv_heads), dim = one_of(axes.heads), one_of(axes.head_dims)
+        value_dim = dim + 4 if one_of(axes.values) == "other" else dim
+        size = Size(batch, heads, kv_heads, query_len, key_len, dim, value_dim, memory)
+        if size.work <= MOST_WORK:
+            yield size
 
 
 def _around(size: Size, sweep: SizeSweep) -> Iterator[Size]:

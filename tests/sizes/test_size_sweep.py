@@ -69,6 +69,18 @@ def more_queries_cut(query: Array, key: Array, value: Array) -> Array:
     return out
 
 
+def rows_together(query: Array, key: Array, value: Array) -> Array:
+    """Blocks of 24 keys; a lone row has no other one to be mixed up with."""
+    return attend(query, key, value * 1.1 if key.shape[-2] > 24 and query.shape[-2] > 1 else value)
+
+
+def later_scores(query: Array, key: Array, value: Array) -> Array:
+    """Wrong with some numbers only: where the largest score lies behind key 40; rules of this kind know blocks only."""
+    scores = query @ key.swapaxes(-1, -2)
+    late = scores[..., 40:].max(-1, initial=-np.inf) > scores[..., :40].max(-1)
+    return np.where(late[..., None], 1.02, 1.0) * attend(query, key, value)
+
+
 def online(query: Array, key: Array, value: Array) -> Array:
     """Blocks of 64 whose context is not rescaled when the maximum moves."""
     scores = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
@@ -89,6 +101,8 @@ WRONG: dict[Callable[..., Any], tuple[str, str | None]] = {
     rows_in_blocks_of_64: ("query_len > 64 and query_len is no multiple of 64", None),
     third_sequence_reads_the_first: ("batch > 2", None),
     stride_of_the_batch_taken_for_granted: ("the arrays are expanded", "quantised-scale"),
+    rows_together: ("query_len > 1 and key_len > 24", None),
+    later_scores: ("key_len > 32", None),
     more_queries_cut: ("query_len > key_len", None),
     online: ("key_len > 64", "online-softmax-max"),
 }
