@@ -124,3 +124,39 @@ def test_weights_that_are_masked_are_blamed_where_they_are(judged) -> None:
     report = judged(LOOPS)
     assert [fault.id for fault in report.faults] == ["mask-after-softmax"]
     assert report.line.code == "weights = weights * (np.arange(k.shape[2]) <= t)"
+
+
+def test_a_row_that_hides_all_is_told_with_what_hides_it(changed, judged) -> None:
+    source = """import torch
+
+
+def attention(q, k, v, mask):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = torch.softmax(scores, dim=-1)
+    return weights @ v
+"""
+    report = judged(source, empty_row="zero")
+    assert [fault.id for fault in report.faults] == ["empty-row"]
+    assert (report.line.line, report.line.until) == (7, 6)
+
+
+def test_slopes_that_are_twice_as_steep_are_no_distance_of_the_right_ones(judged) -> None:
+    source = """import numpy as np
+
+
+def steepness(heads):
+    return np.array([2.0 ** (-8.0 * head / heads) for head in range(heads)])
+
+
+def attention(q, k, v):
+    far = np.arange(k.shape[2])[None, :] - np.arange(q.shape[2])[:, None]
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    scores = scores + steepness(q.shape[1])[:, None, None] * far
+    scores = np.where(far <= 0, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+"""
+    report = judged(source, alibi=True, num_heads=4)
+    assert [fault.id for fault in report.faults] == ["alibi-slopes"]
+    assert report.line.line == 5

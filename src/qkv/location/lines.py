@@ -208,6 +208,8 @@ def _unfit(frontier: Frontier, blamed: Blame) -> str:
     if frontier.operation(blamed.operation).name not in GROUPING:
         if frontier.stage == Stage.SCALE:
             return "scaled in part already"
+        if frontier.stage == Stage.SOFTMAX:
+            return "with a row in which all is hidden"
         if frontier.stage == Stage.MASK:
             counted = frontier.operation(blamed.operation).name in COMPARING
             return "counted the other way round than it needs" if counted else "in another form than it needs"

@@ -250,9 +250,11 @@ def _parts(known: Known, array: Array, names: Names, masks: Sequence[Array]) -> 
         hidden = np.stack([np.broadcast_to(~mask, np.shape(known.array)).reshape(array.shape) for mask in masks])
     for count in range(1 if known.whole else array.ndim):
         for fixed in combinations(range(array.ndim), count):
+            rest = [axis for axis in range(array.ndim) if axis not in fixed]
+            if known.along and known.along not in {names[axis] for axis in rest}:
+                continue
             if not all(names[axis] in ONE_BY_ONE for axis in fixed):
                 continue
-            rest = [axis for axis in range(array.ndim) if axis not in fixed]
             shape = tuple(array.shape[axis] for axis in rest)
             entries = int(np.prod(shape))
             apart = None

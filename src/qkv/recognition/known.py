@@ -28,6 +28,7 @@ class Known:
         maskable: whether entries of it may be hidden: scores, before and after the mask.
         whole: whether parts of it are no arrays of their own: any row of distances is some other row's positions.
         fixed: of the axes that it lacks, where on them it stands: one query's scores.
+        along: an axis that every part of it has: one distance's biases are twice those of another.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Known:
     maskable: bool = False
     whole: bool = False
     fixed: Mapping[str, int] = field(default_factory=dict)
+    along: str = ""
 
 
 QUERIES = ("batch", "head", "query", "dim")
@@ -134,7 +136,8 @@ def _scored(run: Run) -> Iterator[Known]:
         yield Known("capped scores", Stage.SOFTCAP, PAIRS, capped, (1.0, LOG2_E), maskable=True)
     added = additive_bias(run)
     if added is not None:
-        yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E))
+        along = "" if run.spec.alibi is None else "key"
+        yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E), along=along)
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
         if spec.alibi is not None:
             yield from _biased_by_alibi(run, capped)
@@ -152,7 +155,7 @@ def _biased_by_alibi(run: Run, scores: Array) -> Iterator[Known]:
         yield Known("biased scores", Stage.BIAS, PAIRS, scores + slopes * far, (1.0, LOG2_E), maskable=True)
     for counted in by_key:
         alone = np.broadcast_to((slopes * counted)[None, :, 0], (len(scores), *(slopes * counted)[:, 0].shape))
-        yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone)
+        yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone, along="key")
 
 
 def _weighed(run: Run) -> Iterator[Known]:

@@ -29,7 +29,7 @@ def position_knowns(run: Run) -> Iterator[Known]:
         yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0), whole=True)
         for far in (distance, -np.abs(distance)):
             bias = np.broadcast_to(slopes[:, None, None] * far, (run.inputs.batch, len(slopes), *distance.shape))
-            yield Known("alibi bias", Stage.BIAS, PAIRS, bias, (1.0, -1.0))
+            yield Known("alibi bias", Stage.BIAS, PAIRS, bias, (1.0, -1.0), along="key")
     if run.spec.rope is not None:
         yield from _rope(run, run.spec.rope, query, key)
 
