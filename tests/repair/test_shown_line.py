@@ -49,6 +49,7 @@ def test_what_is_put_in_belongs_between_two_lines(tmp_path: Path) -> None:
         (7, None, False, 4),  # a guess, and another text elsewhere is right
         (7, None, True, 7),  # what it makes is just what the fault makes
         (3, None, False, 3),  # the same statement
+        (2, None, False, 2),  # a repair further down may only undo it
         (7, 2, False, 7),  # between its ends
     ],
 )

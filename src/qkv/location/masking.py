@@ -132,8 +132,9 @@ def unused_part(frontier: Frontier) -> tuple[int, int] | None:
     used = {name for _, name, inside in masks if inside}
     for number, name, inside in masks:
         if not inside and name not in used and operations[number].during == "call":
-            behind = next((other for other, _, inside in masks if inside and other > number), None)
-            return None if behind is None else (number, behind)
+            behind = [other for other, _, inside in masks if inside and other > number]
+            joins = [other for other in behind if operations[other].name in JOINING]
+            return (number, (joins or behind)[0]) if behind else None
     return None
 
 

@@ -32,7 +32,8 @@ def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceL
 
     A candidate that is right with another text in one place may have its fault there, whatever watching it told. But
     some repairs undo a fault behind it. So the blamed line stays where what it makes is just what the diagnosed fault
-    would make, or where both of the lines are known that don't go together.
+    would make, where both of the lines are known that don't go together, or where the repair stands further down in the
+    same function.
 
     Args:
         patch: the repair, with which the file was found right.
@@ -43,7 +44,9 @@ def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceL
     stretches = list(_stretches(before.lines, after.lines))
     if not stretches:
         return blamed
-    if blamed is not None and (blamed.confirmed or blamed.until is not None or _is_in(blamed, before, stretches)):
+    if blamed is not None and (blamed.confirmed or blamed.until is not None):
+        return blamed
+    if blamed is not None and (_is_in(blamed, before, stretches) or _is_above(blamed, before, stretches[0])):
         return blamed
     first, last = stretches[0], stretches[-1]
     until = last.last if first.put_in or last is not first else None
@@ -57,6 +60,18 @@ def _is_in(blamed: SourceLine, text: Text, stretches: Sequence[_Stretch]) -> boo
         return False
     tree = ast.parse(text.source)
     return any(one.first <= blamed.line <= one.last for one in (_statement(tree, stretch) for stretch in stretches))
+
+
+def _is_above(blamed: SourceLine, text: Text, changed: _Stretch) -> bool:
+    """Whether a line that is blamed stands above a change in the same function."""
+    if Path(blamed.file).resolve() != text.path.resolve():
+        return False
+    functions = [node for node in ast.walk(ast.parse(text.source)) if isinstance(node, ast.FunctionDef)]
+    around = [
+        max((one.lineno for one in functions if one.lineno < line <= (one.end_lineno or 0)), default=0)
+        for line in (blamed.line, changed.first)
+    ]
+    return blamed.line < changed.first and around[0] == around[1] > 0
 
 
 def _stretches(before: Sequence[str], after: Sequence[str]) -> list[_Stretch]:
