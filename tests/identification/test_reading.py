@@ -193,6 +193,23 @@ def test_a_set_without_a_rule_is_drawn() -> None:
     assert [[mark == "#" for mark in line] for line in drawn(seen).splitlines()] == seen.tolist()
 
 
+def test_heads_with_masks_of_their_own_are_a_spec_that_a_check_accepts() -> None:
+    def layered(query: Array, key: Array, value: Array) -> Array:
+        scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
+        back = np.arange(query.shape[2])[:, None] + key.shape[2] - query.shape[2] - np.arange(key.shape[2])
+        for head in range(query.shape[1]):
+            scores[:, head] = np.where((back >= 0) & (back < (9 if head % 3 else 4)), scores[:, head], -np.inf)
+        with np.errstate(invalid="ignore"):  # rows without keys
+            shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return shares / shares.sum(axis=-1, keepdims=True) @ value
+
+    read = qkv.identify(layered)
+    assert read.spec is not None
+    one, other = "causal & window(4)", "causal & window(9)"
+    assert str(read.spec.mask) == f"per_head([{', '.join([one, other, other] * (read.spec.num_heads // 3))}])"
+    assert qkv.check(layered, spec_to_mapping(read.spec)).verdict == "right"
+
+
 def test_a_spec_with_sets_that_nothing_explains_is_no_spec_without_a_mask() -> None:
     def attention(query: Array, key: Array, value: Array) -> Array:
         at, to = np.ogrid[: query.shape[-2], : key.shape[-2]]

@@ -16,6 +16,7 @@ from qkv.identification.rotation import Frequencies, Turning
 from qkv.identification.routing import Routing
 from qkv.identification.visibility import View
 from qkv.identification.weights import WeightReader
+from qkv.masks import PerHead
 from qkv.positions import Rope
 from qkv.spec.attention_spec import QueryOffset
 from qkv.vocabulary import EmptyRow
@@ -88,9 +89,17 @@ class Found:
 
     @property
     def one_rule(self) -> Rule | None:
-        """The rule of all heads; None where they have several, or none."""
-        first = self.rules[0] if self.rules else None
-        return first if first is not None and all(rule == first for rule in self.rules) else None
+        """The rule of all heads together; None where some have none, or theirs don't go together."""
+        rules = [rule for rule in self.rules if rule is not None]
+        if not rules or len(rules) < len(self.rules):
+            return None
+        first, *others = rules
+        if all(rule == first for rule in others):
+            return first
+        offsets = tuple(offset for offset in first.offsets if all(offset in rule.offsets for rule in others))
+        if not offsets or any(rule.documents != first.documents for rule in others):
+            return None
+        return Rule(PerHead(tuple(rule.mask for rule in rules)), offsets, first.documents)
 
     @property
     def heads(self) -> range:

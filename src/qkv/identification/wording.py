@@ -11,7 +11,7 @@ from qkv.identification import constants
 from qkv.identification.biases import slopes_named
 from qkv.identification.found import Found
 from qkv.identification.mask_rules import drawn, rule_of
-from qkv.masks import Causal, Documents, Everything, Mask, Unexplained
+from qkv.masks import Causal, Documents, Everything, Mask, PerHead, Unexplained
 from qkv.positions import Alibi, RelativeBias
 from qkv.report.identity import Estimate
 from qkv.spec import AttentionSpec
@@ -307,6 +307,8 @@ def _changing_scale(found: Found) -> list[str]:
 
 
 def _bounded(mask: Mask) -> bool:
+    if isinstance(mask, PerHead):
+        return all(map(_bounded, mask.masks))
     return mask not in (Everything(), Causal()) and not isinstance(mask, Documents)
 
 

@@ -11,9 +11,10 @@ from qkv.masks import Everything
 
 def ask(found: Found, rng: np.random.Generator) -> None:
     """Nothing; enters what is seen at lengths of which the mask leaves some row without keys."""
-    rule = found.one_rule
-    if rule is None or rule.mask == Everything():
+    rule = next((rule for rule in found.rules if rule is not None and rule.mask != Everything()), None)
+    if found.one_rule is None or rule is None:
         return
+    heads = [head for head in found.heads if found.rules[head] == rule]
     tokens = found.box.sizes.tokens
     for lengths in ((tokens + 2, tokens - 3), (3 * tokens, tokens - 3), (60, tokens - 3)):
         right = allowed_by(rule.mask, found.offset, lengths, rule.documents)
@@ -23,7 +24,7 @@ def ask(found: Found, rng: np.random.Generator) -> None:
         seen = found.view.look(found.reader, lengths, rng)
         if seen is None:
             continue
-        rows = seen.even[:, empty]
+        rows = seen.even[heads][:, empty]
         if np.isnan(rows).any():
             found.empty_row = "nan"
         elif (rows == 0).all():
