@@ -283,7 +283,7 @@ class Listed(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         made = [[part[name](x) for name in ("query", "key", "value")] for part in self.parts]  # type: ignore[index]
-        return self.mix(torch.cat([sdpa_plain(*three, scale=self.scale) for three in made], dim=-1))
+        return self.mix(torch.cat([sdpa_plain(q, k, v, self.scale) for q, k, v in made], dim=-1))
 
 
 class Stacked(nn.Module):

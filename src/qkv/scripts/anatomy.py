@@ -22,6 +22,7 @@ _STAGES = {
     "drop": "dropout",
     "given": "",
     "derived": "",
+    "order": "",
 }
 """The stages of moves that have another name."""
 _NAMES = {"scores": "attn_scores", "weights": "attn_weights"}
@@ -85,8 +86,9 @@ def _made(reading: Reading) -> Iterator[tuple[int, Made]]:
 
 def _described(reading: Reading, operation: Operation, value: int, sight: Sight) -> Made:
     known = sight.known
-    axes = [axis for axis in sight.axes if axis != REPEATED]
-    shape = [size for axis, size in zip(sight.axes, reading.array(value).shape, strict=True) if axis != REPEATED]
+    named = reading.axes(sight)
+    axes = [axis for axis in named if axis != REPEATED]
+    shape = [size for axis, size in zip(named, reading.array(value).shape, strict=True) if axis != REPEATED]
     product = product_of(reading, operation, sight)
     name = _name(known)
     return Made(
@@ -125,6 +127,8 @@ def product_of(reading: Reading, operation: Operation, sight: Sight) -> Product 
         return None
     shapes = [_matrix(reading, value, sight) for value in list(refs(operation.arguments))[:2]]
     left, right = shapes
+    if right is not None and operation.name == "linear":
+        right = Shape(right.axes[::-1], right.sizes[::-1])  # it multiplies by the weight transposed
     if left is None or right is None or left.sizes[1] != right.sizes[0]:
         return None
     return Product(left, right)
@@ -135,7 +139,7 @@ def _matrix(reading: Reading, value: int, result: Sight) -> Shape | None:
     sight, array = reading.sights.get(value), reading.array(value)
     if sight is None or array.ndim < 2:
         return None
-    axes = sight.axes[-2:]
+    axes = reading.axes(sight)[-2:]
     if sight.known.kind == "tokens" and result.known.kind == "scores":
         first = bool(result.known.sources) and sight.known is result.known.sources[0] and axes[1] != "token"
         axes = tuple(("query" if first else "key") if axis == "token" else axis for axis in axes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any, Literal
@@ -34,7 +34,8 @@ class Known:
         slip: the fault in that move, by its id; empty where a right attention makes it too.
         number: the factor of ``scale``, the probability of ``drop``, the fill of ``mask``.
         visible: of a mask: where it lets through.
-        over: of ``mix``: the axis of the weights that is summed over; of ``softmax``: the one that sums to one.
+        over: of ``mix``: the axis of the weights that is summed over; of ``softmax``: the one that sums to one; of
+            ``project``: the axis of the matrix that is summed over, by the name that it has there.
         made: number of the operation that made it first; -1 where none did.
         role: of tokens: ``query``, ``key`` or ``value``, by their names; empty where they don't say.
     """
@@ -96,17 +97,22 @@ def close(left: Array, right: Array) -> bool:
     return bool(np.allclose(left, right, rtol=0, atol=CLOSE * scale + 1e-12, equal_nan=True))
 
 
-def sight_of(array: Array, known: Known) -> Sight | None:
+def sight_of(array: Array, known: Known, likely: Sequence[int] = ()) -> Sight | None:
     """Where an array stands in a known one, its axes in any order and grouping; None where it doesn't.
 
     An array of fewer axes is looked for at every place of those that it lacks, and a first one is taken.
+
+    Args:
+        array: what is looked for.
+        known: where.
+        likely: tokens that are looked at first: a word that comes twice in a sentence has the same numbers twice.
     """
     if array.size < 2 or array.dtype.kind not in "fiub":
         return None
     small, kept = collapsed(array)
     if small.ndim == 0:
         return None
-    for fixed in _fixings(known, small.size):
+    for fixed in _fixings(known, small.size, likely):
         place = tuple(fixed.get(axis, slice(None)) for axis in known.axes)
         axes = tuple(axis for axis in known.axes if axis not in fixed)
         part = known.array[place]
@@ -124,16 +130,23 @@ def _spread(ndim: int, kept: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[i
     return tuple(by_axis.get(axis, 1) for axis in range(ndim))
 
 
-def _fixings(known: Known, size: int) -> Iterator[dict[str, int]]:
-    """The places that leave so many entries: none of its axes fixed first."""
+def _fixings(known: Known, size: int, likely: Sequence[int]) -> Iterator[dict[str, int]]:
+    """The places that leave so many entries: none of its axes fixed first, likely tokens before others."""
     tried = 0
     for number in range(len(known.axes)):
         for axes in combinations(range(len(known.axes)), number):
             sizes = [known.array.shape[axis] for axis in axes]
             if known.array.size // max(int(np.prod(sizes)), 1) != size:
                 continue
-            for place in product(*(range(one) for one in sizes)):
+            first = [likely if known.axes[axis] in ("token", "query") else () for axis in axes]
+            for place in product(*(_places(*one) for one in zip(sizes, first, strict=True))):
                 tried += 1
                 if tried > MOST_PLACES:
                     return
                 yield {known.axes[axis]: at for axis, at in zip(axes, place, strict=True)}
+
+
+def _places(size: int, likely: Sequence[int]) -> Sequence[int]:
+    return (
+        [*dict.fromkeys([place for place in likely if 0 <= place < size] + [*range(size)])] if likely else range(size)
+    )

@@ -87,9 +87,9 @@ def _projected(tokens: Known, matrix: Known) -> Iterator[Known]:
         yield from _projected_apart(tokens, matrix)
     elif matrix.array.ndim == 3:
         matrix = replace(matrix, array=matrix.array.reshape(-1, matrix.array.shape[-1]))
-    for weight in (matrix.array, matrix.array.swapaxes(-1, -2)):
+    for over, weight in zip(matrix.axes[-2:], (matrix.array, matrix.array.swapaxes(-1, -2)), strict=True):
         if weight.ndim == 2 and flat.array.shape[-1] == weight.shape[0]:
-            yield replace(flat, array=flat.array @ weight, move="project", sources=(tokens, matrix), slip="")
+            yield replace(flat, array=flat.array @ weight, move="project", sources=(tokens, matrix), slip="", over=over)
 
 
 def _projected_apart(tokens: Known, matrix: Known) -> Iterator[Known]:

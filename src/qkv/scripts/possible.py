@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from qkv.adapters.recording import Operation
+from qkv.adapters.recording import Operation, Ref
 from qkv.scripts import moves, naming
 from qkv.scripts.fused import FUSED, chains
 from qkv.scripts.known import Array, Known
@@ -42,6 +43,29 @@ _FEW = 3
 """Known arrays of which every pair is tried, whatever the operation."""
 
 
+def in_own_order(reading: Reading, operation: Operation, value: int) -> bool:
+    """Whether an operation may take rows in an order of their own: by a list or an array of places, or backwards.
+
+    A table of embeddings, looked up by the words of a sentence, is no sentence: the rows are counted in what comes out.
+    """
+    if operation.name != "getitem":
+        return operation.name not in VIEWS
+    index = operation.arguments[1] if len(operation.arguments) > 1 else None
+    parts = index if isinstance(index, list) else [index]
+    picked = isinstance(index, list) and not any(isinstance(part, tuple | list | Ref) or part is None for part in parts)
+    if picked and reading.array(value).ndim == reading.array(reading.parents[value][0]).ndim:
+        return True  # a list of places; as many numbers between commas leave an axis out each
+    return any(isinstance(part, list) or _is_places(reading, part) or _is_backwards(part) for part in parts)
+
+
+def _is_places(reading: Reading, part: Any) -> bool:
+    return isinstance(part, Ref) and reading.array(part.value).ndim > 0
+
+
+def _is_backwards(part: Any) -> bool:
+    return isinstance(part, tuple) and isinstance(part[-1], int) and part[-1] < 0
+
+
 def possible(reading: Reading, operation: Operation, value: int, roots: Sequence[int]) -> Iterator[Known]:
     """The known arrays that one of an operation's results may be.
 
@@ -59,7 +83,7 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
         yield from _changed(reading, operation, value, roots)
     role = naming.role_of(reading.target(operation, value))
     if name in PRODUCTS or name in _JOINING or len(knowns) <= _FEW:
-        for left in knowns:
+        for left in _queries_first(reading, roots):
             for right in knowns:
                 for known in moves.products(left, right):
                     yield replace(known, role=role or _role_of(known)) if known.kind == "tokens" else known
@@ -68,6 +92,13 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
     yield from _biased(reading, operation, knowns, role)
     if name in ("cat", "concat", "concatenate", "hstack"):
         yield from _joined(reading, operation)
+
+
+def _queries_first(reading: Reading, roots: Sequence[int]) -> list[Known]:
+    """What is known of these arrays, before all those that are one token: it is the one that looks at all others."""
+    sights = [reading.sights[root] for root in roots]
+    alone = [sight.known for sight in sights if sight.token is not None and sight.known.role != "key"]
+    return list(dict.fromkeys([*alone, *(sight.known for sight in sights)]))
 
 
 def _role_of(projected: Known) -> str:
@@ -116,7 +147,9 @@ def _biased(reading: Reading, operation: Operation, knowns: Sequence[Known], rol
             shifted = (moves.shifted(known, array) for value, array in arrays if value not in reading.sights)
             yield from (made for made in shifted if made is not None)
         if operation.name == "linear" and len(arrays) > 2:
-            matrix = Known("matrix", ("out", "in"), arrays[1][1], "given")
+            held = reading.sights.get(arrays[1][0])
+            whole = held is not None and held.known.kind == "matrix" and not held.fixed
+            matrix = held.known if held and whole else Known("matrix", ("out", "in"), arrays[1][1], "given")
             for projected in moves.products(known, matrix):
                 made = moves.shifted(projected, arrays[2][1])
                 if made is not None:

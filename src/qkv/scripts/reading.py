@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from qkv.adapters.messages import Binding, ScriptRun
@@ -49,6 +50,18 @@ class Reading:
         """The line that made an array; 0 where it isn't known."""
         operation = self.operations[self.made_by[value]] if value in self.made_by else None
         return 0 if operation is None or operation.place is None else self.run.recording.places[operation.place].line
+
+    @cached_property
+    def turned(self) -> set[Known]:
+        """The matrices whose second axis is the one that goes in, as their use shows."""
+        made = (sight.known for sight in self.sights.values())
+        return {known.sources[1] for known in made if known.move == "project" and known.over == "out"}
+
+    def axes(self, sight: Sight) -> tuple[str, ...]:
+        """The names of an array's axes; those of a matrix by its use."""
+        if sight.known not in self.turned:
+            return sight.axes
+        return tuple({"in": "out", "out": "in"}.get(axis, axis) for axis in sight.axes)
 
     def place(self, operation: int) -> Place | None:
         """Where an operation stands, by its number; None where that isn't known."""

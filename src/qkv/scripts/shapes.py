@@ -62,7 +62,7 @@ def _line(text: Text, reading: Reading, operation: Operation, value: int) -> Lin
     name = place.target.strip("()") if len(operation.results) > 1 else reading.name(value)
     if not name and product is None:
         return None
-    axes = tuple(str(size) for size in array.shape) if sight is None else tuple(map(_axis, sight.axes))
+    axes = tuple(str(size) for size in array.shape) if sight is None else tuple(map(_axis, reading.axes(sight)))
     cell, line = cell_of(text.cells, place.line) if text.cells else (0, place.line)
     products = () if product is None else (product,)
     return Line(f"cell {cell}" if cell else text.file, line, place.code, name, Shape(axes, array.shape), products)

@@ -176,6 +176,8 @@ def _number_said(reading: Reading, value: int) -> tuple[str, int, int] | None:
     sight = reading.sights.get(value)
     if sight is None or sight.token is None or sight.known.kind == "mask":
         return None
+    if sight.known.first("order"):
+        return None  # the number may be that of a row before they were put in another order, or after
     for name in reading.names[value]:
         number = naming.token_number(name)
         if number is not None:

@@ -12,8 +12,8 @@ from qkv.adapters.messages import ScriptRun
 from qkv.adapters.recording import Operation
 from qkv.scripts import naming
 from qkv.scripts.fused import FUSED
-from qkv.scripts.known import Kind, Known, Sight, sight_of
-from qkv.scripts.possible import PRODUCTS, VIEWS, possible
+from qkv.scripts.known import CLOSE, Kind, Known, Sight, sight_of
+from qkv.scripts.possible import PRODUCTS, VIEWS, in_own_order, possible
 from qkv.scripts.reading import Reading, names_of, refs
 
 _TOLD_APART = ("kind", "move", "slip", "over", "role", "sources")
@@ -41,6 +41,8 @@ class _Reader:
         self.sights = reading.sights
         self.roots: dict[int, list[int]] = {}
         self.knowns: list[Known] = []
+        self.taken_out: dict[Known, int] = {}
+        """The token of each known array whose row a loop has taken out last."""
 
     def step(self, number: int, operation: Operation) -> None:
         """Nothing; reads one operation."""
@@ -52,7 +54,7 @@ class _Reader:
             self.reading.parents[value] = given
             self.reading.made_by[value] = number
             with np.errstate(all="ignore"):
-                sight = self._sight(number, operation, value, given)
+                sight = self._sight(number, operation, value, given) or self._ordered(number, operation, value, given)
             if sight is not None:
                 self._take(value, sight)
             else:
@@ -75,8 +77,10 @@ class _Reader:
         if array.ndim == 0:
             self.roots[value] = self._row_with(value, float(array))
         for known in reversed(self.knowns):
-            sight = sight_of(array, known) if known.kind != "mask" else None
+            next_one = self.taken_out.get(known, -1) + 1
+            sight = sight_of(array, known, [next_one]) if known.kind != "mask" else None
             if sight is not None:
+                self.taken_out[known] = -1 if sight.token is None else sight.token
                 self._take(value, sight)
                 return
 
@@ -107,13 +111,39 @@ class _Reader:
         """What a move from what is known above it makes, or the same that is known there."""
         array, name = self.reading.array(value), operation.name
         same = (self.sights[root].known for root in roots)
+        likely = [*self._chosen(operation), *(at for root in roots if (at := self.sights[root].token) is not None)]
         new = (replace(known, made=number) for known in possible(self.reading, operation, value, roots))
         # A product makes something new, even where its numbers are those of a factor.
         for known in chain(new, same) if name in PRODUCTS else chain(same, new):
-            sight = sight_of(array, known)
+            sight = sight_of(array, known, likely)
             if sight is not None and not any("*" in axis and " part" in axis for axis in sight.axes):
                 return replace(sight, known=self._same(known))  # no axis that takes up parts of others
         return None
+
+    def _chosen(self, operation: Operation) -> list[int]:
+        """The places that an index names, counted from the front and from the end."""
+        if operation.name != "getitem" or len(operation.arguments) < 2:
+            return []
+        index = operation.arguments[1]
+        named = [one for one in (index if isinstance(index, list) else [index]) if type(one) is int]
+        sizes = [size for value in refs(operation.arguments[0]) for size in self.reading.array(value).shape]
+        return [place if place >= 0 else size + place for place in named for size in sizes]
+
+    def _ordered(self, number: int, operation: Operation, value: int, given: Sequence[int]) -> Sight | None:
+        """Rows of tokens in an order of their own: what is made of them counts them there."""
+        array = self.reading.array(value)
+        roots = {self.sights[root].known for root in self._roots(given)}
+        if array.ndim != 2 or len(roots) != 1 or not in_own_order(self.reading, operation, value):
+            return None
+        known = roots.pop()
+        rows = known.array.reshape(-1, known.array.shape[-1])
+        if known.kind != "tokens" or array.shape[-1] != rows.shape[-1]:
+            return None
+        if not all((np.abs(rows - row).max(-1) <= CLOSE * np.abs(rows).max()).any() for row in array):
+            return None
+        role = naming.role_of(self.reading.name(value)) or known.role
+        ordered = Known("tokens", ("token", known.axes[-1]), array, "order", (known,), role=role, made=number)
+        return sight_of(array, ordered)
 
     def _is_product_of_entries(self, operation: Operation, value: int, given: Sequence[int]) -> bool:
         """Whether ``*`` makes scores: by the name, or since every row of one array meets every row of another."""
@@ -160,6 +190,8 @@ class _Reader:
             operation = self.reading.operations[self.reading.made_by[value]]
             parents = self.reading.parents[value]
             if operation.name not in VIEWS or len(parents) != 1 or self.reading.array(parents[0]).ndim < 1:
+                break
+            if in_own_order(self.reading, operation, value):
                 break
             above, below = self.reading.array(parents[0]), self.reading.array(value)
             if above.size < below.size or (operation.name != "getitem" and above.ndim > below.ndim):
