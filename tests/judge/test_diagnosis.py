@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import qkv
 from injected import Case, function
 from qkv.comparison import expectation, round_to
 from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose, estimate
@@ -327,6 +328,25 @@ def test_low_precision_that_no_step_explains_is_named_last_of_all() -> None:
     assert best is not None
     assert best.ids == ("softmax-low-precision",)
     assert best.variants[0].note == "right to the rounding of float16, somewhere inside, and not to that of float32"
+
+
+def drifting(query: Array, key: Array, value: Array) -> Array:
+    """Weights that grow by half a per cent from key to key, and are never made to sum to one again."""
+    scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) * 1.005 ** np.arange(key.shape[-2]) @ value
+
+
+def in_bfloat16(query: Array, key: Array, value: Array) -> Array:
+    """Its output alone has bfloat16's digits."""
+    scores = query @ np.swapaxes(key, -1, -2) / query.shape[-1] ** 0.5
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return round_to(weights / weights.sum(axis=-1, keepdims=True) @ value, "bfloat16")
+
+
+def test_a_small_error_that_goes_one_way_is_no_rounding() -> None:
+    named = [[fault.id for fault in qkv.check(function).faults] for function in (in_bfloat16, drifting)]
+    assert named == [["softmax-low-precision"], []]
 
 
 def test_low_precision_is_right_where_the_candidate_is_run_in_it() -> None:

@@ -16,7 +16,7 @@ from qkv.masks.intervals import difference, runs, size, union
 
 LONG = 768
 """From so many queries on, the kernel's own causal path is the fastest; below, it makes nearly the whole square."""
-SHORT = 256
+SHORT = 384
 """Below so many queries a causal square is too small for strips to pay."""
 BLOCKS = (64, 128, 256)
 """Queries that are taken at a time where the mask is neither open nor plainly causal: a quarter of the keys seen."""
