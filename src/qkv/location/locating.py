@@ -53,7 +53,7 @@ def _rivals(frontier: Frontier) -> str:
     places = [frontier.place(suspect.operation) for suspect in frontier.suspects]
     lines = sorted({place.line for place in places if place is not None})
     if len(lines) < 2:
-        return "everything that it does is known to be right but for what it gives"
+        return "each step that is known in it is right, and only what it gives in the end is not"
     told = ", ".join(map(str, lines[:5])) + (" and others" if len(lines) > 5 else "")
     return f"lines {told} are given what is right and make what is not known, and nothing tells between them"
 

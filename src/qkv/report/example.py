@@ -33,12 +33,17 @@ def example_of(right: Run, got: Any) -> Example:
 
 def _size(inputs: Inputs) -> str:
     query_len, key_len = inputs.lengths
-    queries = "one query" if query_len == 1 else f"{query_len} queries"
-    tokens = f"{key_len} tokens" if query_len == key_len else f"{queries}, {key_len} keys"
+    tokens = _count(key_len, "token", "tokens")
+    if query_len != key_len:
+        tokens = f"{_count(query_len, 'query', 'queries')}, {_count(key_len, 'key', 'keys')}"
     if inputs.query is None:
         return f"{tokens} of {inputs.x.shape[-1]} numbers"  # type: ignore[union-attr]  # x is there where query is not
     heads, dim = inputs.query.shape[1], inputs.query.shape[3]
-    return f"{tokens} of {dim} numbers, {'one head' if heads == 1 else f'{heads} heads'}"
+    return f"{tokens} of {dim} numbers, {_count(heads, 'head', 'heads')}"
+
+
+def _count(amount: int, one: str, many: str) -> str:
+    return f"one {one}" if amount == 1 else f"{amount} {many}"
 
 
 def _given(inputs: Inputs) -> Iterator[tuple[str, Any]]:

@@ -183,10 +183,15 @@ class QueryFromZero(Attention):
         return self.rope(q, torch.arange(self.T, dtype=torch.float64))
 
 
-@faulty("rope-offset-lost", "the query and the new keys", decode)
-class RopeOffsetLostQueryNewKeys(QueryFromZero):
+@faulty("rope-offset-lost", "the new keys alone", decode)
+class NewKeysFromZero(Attention):
     def rope_k(self, k, at):
         return torch.cat([self.rope(k[:, :, :4], at[:4]), self.rope(k[:, :, 4:], at[:3])], dim=2)
+
+
+@faulty("rope-offset-lost", "the query and the new keys", decode)
+class RopeOffsetLostQueryNewKeys(QueryFromZero, NewKeysFromZero):
+    pass
 
 
 def _shifted(by: int) -> type[Attention]:
