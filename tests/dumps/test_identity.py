@@ -11,7 +11,7 @@ import pytest
 from dumped import SPEC, run_of, tensors_of, write
 from qkv.dumps.budget import Budget, SpentError
 from qkv.dumps.identity import _readings, identify_dump
-from qkv.dumps.judging import DumpRequest
+from qkv.dumps.judging import DumpRequest, dump_of
 from qkv.dumps.search import Search
 from qkv.inference import intention_from
 from qkv.oracle import run_stages
@@ -170,5 +170,6 @@ def test_a_search_that_ends_early_leaves_what_is_known(
 def test_a_mask_without_a_number_is_tried_before_windows_that_hide_less(tmp_path: Path) -> None:
     spec = spec_from_mapping({"num_heads": 2, "head_dim": 4, "causal": True})
     path = write(tmp_path / "dump.npz", tensors_of(run_of(spec, batch=1, queries=40, keys=40)))
-    [reading, *_] = _readings(DumpRequest(str(path)), intention_from({}, False))
+    request = DumpRequest(str(path))
+    [reading, *_] = _readings(dump_of(request), request, intention_from({}, False))
     assert str(Search(reading, intention_from({}, False), Budget(20.0)).sights[0].mask) == "causal"

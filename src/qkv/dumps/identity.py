@@ -11,10 +11,10 @@ from qkv.diagnosis import diagnose
 from qkv.dumps.arrangements import arrangements
 from qkv.dumps.budget import Budget, SpentError
 from qkv.dumps.handed import handed
-from qkv.dumps.judging import DumpRequest, facts_of
+from qkv.dumps.judging import DumpRequest, dump_of, facts_of
 from qkv.dumps.observed import DumpReading, spec_here
 from qkv.dumps.search import EXACT, NEAR, Search, Tried
-from qkv.dumps.tensors import read_dump
+from qkv.dumps.tensors import Dump
 from qkv.errors import CandidateError, SpecError
 from qkv.faults import Variant
 from qkv.inference import Intention, intention_from
@@ -32,8 +32,10 @@ NEAREST = 2
 """Specs that a fault is sought in where no spec gives the output."""
 
 
-def identify_dump(request: DumpRequest) -> Identity:
+def identify_dump(request: DumpRequest, dump: Dump | None = None) -> Identity:
     """Which attention a dump is of: the spec that gives its output, what it can't decide, and its rivals.
+
+    One that was read already may be given.
 
     Raises:
         SpecError: the fields contradict themselves, or a tensor is given in a role that there is not.
@@ -41,15 +43,14 @@ def identify_dump(request: DumpRequest) -> Identity:
     words = CandidateWords(Path(request.target).name, request.target, kind="dump")
     said, budget = intention_from(request.given, False), Budget(SECONDS)
     try:
-        searches = [Search(reading, said, budget) for reading in _readings(request, said)]
+        searches = [Search(reading, said, budget) for reading in _readings(dump or dump_of(request), request, said)]
         words = replace(words, dtype=searches[0].reading.dtype)
         return replace(_found(searches, request.advance), candidate=words, repeat=request.repeat)
     except CandidateError as error:
         return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=request.repeat)
 
 
-def _readings(request: DumpRequest, said: Intention) -> list[DumpReading]:
-    dump = read_dump(request.target, request.tensors, request.time_limit, request.memory_limit)
+def _readings(dump: Dump, request: DumpRequest, said: Intention) -> list[DumpReading]:
     found = []
     for arrangement in arrangements(dump, said.spec, said.stated, request.layout):
         try:

@@ -108,8 +108,8 @@ class Held:
         return float(comparison.wrong.mean()), comparison.max_error
 
 
-def judge_dump(request: DumpRequest) -> Report:
-    """The report on a dump.
+def judge_dump(request: DumpRequest, dump: Dump | None = None) -> Report:
+    """The report on a dump; on one that was read already, where it is given.
 
     Raises:
         SpecError: the spec contradicts itself, or a tensor is given in a role that there is not.
@@ -117,13 +117,23 @@ def judge_dump(request: DumpRequest) -> Report:
     words = CandidateWords(Path(request.target).name, request.target, kind="dump")
     said = intention_from(request.given, request.whole_spec)
     try:
-        dump = read_dump(request.target, request.tensors, request.time_limit, request.memory_limit)
+        dump = dump or dump_of(request)
         tensors = dump.tensors.values()
         words = replace(words, dtype=", ".join(dict.fromkeys(tensor.dtype for tensor in tensors)))
         held = _settled(held_in_every_way(dump, said, request))
         return replace(_report(held, request), candidate=words)
     except CandidateError as error:
         return failed(words, error, request.repeat)
+
+
+def dump_of(request: DumpRequest) -> Dump:
+    """The dump that is asked about, read.
+
+    Raises:
+        CandidateError: it can't be read, or lacks a tensor.
+        SpecError: a tensor is given in a role that there is not.
+    """
+    return read_dump(request.target, request.tensors, request.time_limit, request.memory_limit)
 
 
 def held_in_every_way(dump: Dump, said: Intention, request: DumpRequest) -> Iterator[Held]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from qkv.dumps.arrangements import Arrangement, arrangements
 from qkv.dumps.handed import HIDDEN_BELOW, Handed
 from qkv.dumps.identity import identify_dump
 from qkv.dumps.inside import shaped
-from qkv.dumps.judging import DumpRequest, judge_dump
+from qkv.dumps.judging import DumpRequest, dump_of, judge_dump
 from qkv.dumps.observed import DumpReading, spec_here
-from qkv.dumps.tensors import Dump, Tensor, read_dump
+from qkv.dumps.tensors import Dump, Tensor
 from qkv.errors import CandidateError
 from qkv.inference import intention_from
 from qkv.report import CandidateWords, Disagreement, ProbeResult, Report, RowPair, Verdict
@@ -76,9 +76,7 @@ def judge_dumps(request: DumpRequest, other: str) -> Report:
     words = CandidateWords(Path(request.target).name, f"{request.target} {other}", kind="two dumps")
     repeat = request.repeat or f"qkv check {shlex.quote(request.target)} {shlex.quote(other)}"
     try:
-        dumps = [
-            read_dump(one, request.tensors, request.time_limit, request.memory_limit) for one in (request.target, other)
-        ]
+        dumps = [dump_of(replace(request, target=one)) for one in (request.target, other)]
         report = _beside(dumps, request)
     except CandidateError as error:
         report = Report(Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail)
@@ -205,8 +203,6 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
             right[batch, head, row],
         )
     ]
-    each = {name: replace(request, target=name, repeat="") for name in names}
-    reports = {name: judge_dump(one) for name, one in each.items()}
     report = replace(
         base,
         verdict=Verdict.WRONG,
@@ -227,14 +223,12 @@ def _apart_from(base: Report, first: Difference, dumps: Sequence[Dump], request:
         matrices=[_matrices(first, left[batch, head], right[batch, head])],
         why=why,
     )
-    report = _with_verdicts(report, reports, bool(request.given))
-    unsaid = not request.given and not any(one.verdict is Verdict.RIGHT for one in reports.values())
-    return _with_specs_read(report, each) if unsaid else report
+    return _with_verdicts(report, dumps, request)
 
 
-def _with_specs_read(report: Report, each: Mapping[str, DumpRequest]) -> Report:
+def _with_specs_read(report: Report, dumps: Sequence[Dump], request: DumpRequest) -> Report:
     """The report, with what each of the two computes where they differ, if it can be read from both."""
-    specs = {name: identify_dump(one).spec for name, one in each.items()}
+    specs = {dump.file: identify_dump(_of_one(request, dump), dump).spec for dump in dumps}
     (left, ours), (right, theirs) = specs.items()
     if ours is None or theirs is None or ours == theirs:
         return report
@@ -258,14 +252,10 @@ def _told_apart(left: str, right: str) -> tuple[str, str]:
     return names if names[0] != names[1] else (left, right)
 
 
-def _with_verdicts(report: Report, reports: dict[str, Report], given: bool) -> Report:
-    """The report, with which of the two is right, and the fault of the one that is not.
-
-    Args:
-        report: the report on their difference.
-        reports: the report on each by its name.
-        given: whether anything was said of what they are meant to compute.
-    """
+def _with_verdicts(report: Report, dumps: Sequence[Dump], request: DumpRequest) -> Report:
+    """The report on their difference, with which of the two is right, and the fault of the one that is not."""
+    reports = {dump.file: judge_dump(_of_one(request, dump), dump) for dump in dumps}
+    given = bool(request.given)
     meant = "the spec" if given else "what such dumps are usually meant for (no spec was given)"
     right = [name for name, one in reports.items() if one.verdict is Verdict.RIGHT]
     if len(right) == 1:
@@ -277,11 +267,16 @@ def _with_verdicts(report: Report, reports: dict[str, Report], given: bool) -> R
         return replace(
             report, why=why, faults=theirs.faults, alternatives=theirs.alternatives, spec=theirs.spec or report.spec
         )
-    said = f"{'both agree' if right else 'neither agrees'} with {meant}{' in the output' if right else ''}"
-    if not given and not right:
-        said = "which of the two is right can't be told: no spec was given"
+    if right:
+        return replace(report, why=f"{report.why}; both agree with {meant} in the output", hint="")
+    said = f"neither agrees with {meant}" if given else "which of the two is right can't be told: no spec was given"
     hint = "say what is meant: --causal, --spec FILE; or qkv identify on each of them"
-    return replace(report, why=f"{report.why}; {said}", hint="" if right else hint)
+    report = replace(report, why=f"{report.why}; {said}", hint=hint)
+    return report if given else _with_specs_read(report, dumps, request)
+
+
+def _of_one(request: DumpRequest, dump: Dump) -> DumpRequest:
+    return replace(request, target=dump.file, repeat="")
 
 
 def _turned(report: Report) -> Report:
