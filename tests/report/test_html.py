@@ -31,10 +31,10 @@ from qkv.report import (
     to_mapping,
 )
 from qkv.report.anatomy import Anatomy, CodeLine, Made
-from qkv.report.digits import apart, row_texts, told_apart
+from qkv.report.digits import apart, number, row_texts, told_apart
 from qkv.report.excerpt import excerpt_of
 from qkv.report.figures import figure_of
-from qkv.report.grids import triple
+from qkv.report.grids import text_of, triple
 from qkv.report.highlighting import highlighted
 from qkv.report.html import anatomy_to_html, identity_to_html, to_html
 from qkv.report.identity import Estimate, Identity
@@ -180,6 +180,12 @@ def test_a_repair_of_several_lines_stands_at_the_top_too(report: Report, count: 
     assert ("more line" in top[0]) == bool(more)
     gone = replace(patch, after="", diff="--- a\n+++ b\n@@ -3 +2,0 @@\n-    y = 1")
     assert '<dt>remove</dt><dd><code class="folded">y = 1</code>' in to_html([replace(report, patch=gone)])
+
+
+def test_what_rounds_to_zero_has_no_sign() -> None:
+    assert number(-0.0) == "0.0000"
+    assert [text_of(value, 2) for value in (-0.001, -0.0, -0.01)] == ["0.00", "0.00", "\N{MINUS SIGN}0.01"]
+    assert text_of(0.0, 2, signed=True) == "+0.00"
 
 
 def test_rows_have_the_digits_that_tell_them_apart_and_the_part_that_differs(report: Report) -> None:

@@ -24,7 +24,7 @@ DECIMALS = range(4, 10)
 def number(value: float, decimals: int = 4) -> str:
     """A number with some decimals, or in powers of ten where that hides it."""
     if value == 0 or not np.isfinite(value) or 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{decimals}f}"
+        return f"{value:z.{decimals}f}"
     return f"{value:.{decimals - 1}e}"
 
 

@@ -155,5 +155,5 @@ def text_of(value: float, decimals: int, *, signed: bool = False) -> str:
     """A number with some decimals, or in powers of ten where these would hide it."""
     sign = "+" if signed and not np.isnan(value) else ""
     small = signed and 0 < abs(value) < 0.5 * 10**-decimals
-    text = f"{value:{sign}.0e}" if small or 1e4 <= abs(value) < np.inf else f"{value:{sign}.{decimals}f}"
+    text = f"{value:{sign}.0e}" if small or 1e4 <= abs(value) < np.inf else f"{value:{sign}z.{decimals}f}"
     return re.sub("e([+-])0+", r"e\1", text).replace("e+", "e").replace("inf", "∞").replace("-", "\u2212")
