@@ -16,7 +16,7 @@ from qkv.positions import Alibi, Rope, RopeScaling, rotate
 from qkv.spec import AttentionSpec
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn_specs(), drawn_calls())
 @example(AttentionSpec(6, 2, rope=None, mask=Causal() & SlidingWindow(2)), Call("tokens"))
 def test_the_stages_and_the_slow_loop_agree(spec: AttentionSpec, call: Call) -> None:

@@ -15,7 +15,7 @@ from qkv.oracle.streaming import contexts, stream
 from qkv.spec import AttentionSpec
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn_specs(), drawn_calls(), st.sampled_from([1, 2, 3, 64]))
 def test_blocks_change_nothing(spec: AttentionSpec, call: Call, block: int) -> None:
     inputs = call.inputs(spec)
