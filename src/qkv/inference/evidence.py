@@ -10,6 +10,7 @@ from qkv.adapters.binding import Signature
 from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of, role_of
 from qkv.adapters.polarity import spoken
+from qkv.inference.comparisons import comparison_said
 from qkv.masks import Sides
 
 
@@ -65,9 +66,13 @@ def causal_evidence(facts: Facts) -> str | None:
     if against or all_seen_said(facts) or (after and after != before):
         return None
     word = re.search(
-        r"causal\w*|\btril\b|\btriu\b|look.?ahead|autoregressive|\bfuture\b|subsequent", source, re.IGNORECASE
+        r"causal\w*|\btri[lu]\b|\btri[lu]_(?:indices\w*)?(?=\()|\.tri(?=\()|look.?ahead|autoregressive|\bfuture\b|"
+        r"subsequent",
+        source,
+        re.IGNORECASE,
     )
-    return f"from {word.group(0)!r} in its source" if word else None
+    said = word.group(0).lstrip(".") if word else comparison_said(source)
+    return f"from {said!r} in its source" if said else None
 
 
 def all_seen_said(facts: Facts) -> str | None:
