@@ -77,6 +77,34 @@ def test_in_place_calls_give_a_new_array(run: Callable[[str], ScriptRun]) -> Non
     assert done.recording.values[operand.value].array.tolist() == [[0, 1], [1, 0]]
 
 
+HELPERS = """\
+import torch
+def share(rows):
+    return rows / rows.sum()
+def shares(x):
+    return [share(torch.exp(row)) for row in x]
+s = torch.ones(2, 3)
+w = torch.stack(shares(s))
+s *= 2
+"""
+
+
+def test_operations_in_functions_know_the_calls_that_led_there(run: Callable[[str], ScriptRun]) -> None:
+    recording = run(HELPERS).recording
+    led = {one.name: [recording.places[call].code for call in one.calls] for one in recording.operations}
+    assert led["exp"] == ["shares(s)"]
+    assert led["sum"] == led["div"] == ["share(torch.exp(row))", "shares(s)"]
+    assert led["stack"] == led["ones"] == []
+
+
+def test_what_a_variable_holds_is_known_where_it_is_read(run: Callable[[str], ScriptRun]) -> None:
+    done = run(HELPERS)
+    held = [(one.function, one.name, done.recording.values[one.value].array.tolist()) for one in done.held]
+    ones, e = [[1, 1, 1], [1, 1, 1]], pytest.approx([2.7182818] * 3)
+    assert held[:4] == [("", "s", ones), ("shares", "x", ones), ("shares", "row", ones[0]), ("share", "rows", e)]
+    assert [name for function, name, _ in held if not function] == ["s", "w", "s"]
+
+
 def test_a_script_does_what_it_does_without_notes(run: Callable[[str], ScriptRun], tmp_path: Path) -> None:
     source = """\
 from __future__ import annotations

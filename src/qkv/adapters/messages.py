@@ -245,19 +245,21 @@ class Reply:
 
 @dataclass(frozen=True)
 class Binding:
-    """A variable of a script was given an array.
+    """A variable of a script was given an array, or was read and held it.
 
     Attributes:
         name: the variable.
         value: the array's number in the recording.
         after: how many operations there had been by then.
         line: the statement's line.
+        function: qualified name of the function in which the name stands; empty for none.
     """
 
     name: str
     value: int
     after: int
     line: int = 0
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -267,6 +269,8 @@ class ScriptRun:
     Attributes:
         recording: every array that an expression of it made; the places are those of its own lines.
         bound: each time a variable was given an array.
+        held: likewise, and each time that one was read and held another array than the last time it was met there: an
+            argument of a function, and what an operation has changed in place.
         error: what ended it early, in a line: ``RuntimeError: size mismatch``; empty where it ran to its end.
         line: where that was raised, or where it ended itself; 0 where it ran to its end.
         clash: why the operation that raised is impossible, where the shapes of its arrays are why.
@@ -278,6 +282,7 @@ class ScriptRun:
 
     recording: Recording
     bound: Sequence[Binding] = ()
+    held: Sequence[Binding] = ()
     error: str = ""
     line: int = 0
     clash: str = ""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from qkv.adapters.messages import Binding
 from qkv.adapters.recording import Array, Operation, Recording, Ref, Value
+from qkv.adapters.scripts.calls import Calls
 from qkv.adapters.scripts.noting import Child, Each, Node
 from qkv.adapters.values import dtype_name, is_tensor, to_float64
 
@@ -36,6 +38,9 @@ class Notes:
         self._values: list[Value] = []
         self._operations: list[Operation] = []
         self._bound: list[Binding] = []
+        self._names: list[Binding] = []
+        self._in_name: dict[tuple[str, str], int] = {}
+        self._calls = Calls(nodes)
         self._last: dict[int, Any] = {}
         arguments = [one for node in nodes for one in (*node.arguments, *node.keywords.values())]
         self._each: dict[int, list[Any]] = {one.number: [] for one in arguments if isinstance(one, Each)}
@@ -61,10 +66,16 @@ class Notes:
         """Each time a variable was given an array."""
         return self._bound
 
+    def held(self) -> list[Binding]:
+        """Likewise, and each time that one was read and held another array than before."""
+        return self._names
+
     def _note(self, number: int, value: Any) -> None:
         node = self._nodes[number]
         if not node.operation:
-            self._last[number] = self._argument(value, node.place.code)
+            self._last[number] = made = self._argument(value, node.place.code)
+            if isinstance(made, Ref):
+                self._hold(node.place.code, made.value, node)
         elif node.changes:
             self._changed(number, node, value)
         else:
@@ -78,7 +89,19 @@ class Notes:
         values = made if isinstance(made, list) and len(made) == len(node.binds) else [made] * len(node.binds)
         for name, value in zip(node.binds, values, strict=False):
             if isinstance(value, Ref):
-                self._bound.append(Binding(name, value.value, len(self._operations), node.place.line))
+                self._give(name, value.value, node)
+
+    def _give(self, name: str, value: int, node: Node) -> None:
+        """Nothing; a statement has given a variable an array."""
+        self._bound.append(Binding(name, value, len(self._operations), node.place.line, node.place.function))
+        self._hold(name, value, node)
+
+    def _hold(self, name: str, value: int, node: Node) -> None:
+        """Nothing; a variable holds an array where an expression stands."""
+        function = node.place.function
+        if self._in_name.get((function, name)) != value:
+            self._in_name[function, name] = value
+            self._names.append(Binding(name, value, len(self._operations), node.place.line, function))
 
     def _made(self, number: int, node: Node, value: Any) -> Any:
         """What an expression made; an operation where that is an array that nothing noted has made before."""
@@ -92,8 +115,12 @@ class Notes:
         if fresh or changed or (name in COMPARING and (node.callee or name == "eq")):
             arguments = [_plain(one) for one in (*arguments, *weights) if not isinstance(one, _Other)]
             keywords = {word: _plain(one) for word, one in keywords.items()}
-            self._operations.append(Operation(name, number, arguments, keywords, [*fresh, *changed], bool(changed)))
+            self._add(Operation(name, number, arguments, keywords, [*fresh, *changed], bool(changed)))
         return made
+
+    def _add(self, operation: Operation) -> None:
+        place = self._nodes[operation.place or 0].place
+        self._operations.append(replace(operation, calls=self._calls.leading_to(place)))
 
     def _given(self, node: Node) -> tuple[list[Any], dict[str, Any]]:
         return [self._resolved(one) for one in node.arguments], {
@@ -134,9 +161,8 @@ class Notes:
         made = self._argument(value, node.place.target)
         if isinstance(made, Ref) and (before is None or before[1] != made.value):
             arguments = [_plain(one) for one in arguments]
-            self._operations.append(Operation(node.operation, number, arguments, {}, [made.value], in_place=True))
-            name = node.place.target.partition("[")[0]
-            self._bound.append(Binding(name, made.value, len(self._operations), node.place.line))
+            self._add(Operation(node.operation, number, arguments, {}, [made.value], in_place=True))
+            self._give(node.place.target.partition("[")[0], made.value, node)
         self._last[number] = made
 
     def _argument(self, value: Any, name: str = "") -> Any:

@@ -89,8 +89,9 @@ class _Script:
         frameworks = [name for name in ("torch", "numpy") if any(_imports(node, name) for node in ast.walk(tree))]
         lists = {name: array for name, value in vars(module).items() if (array := numbers_in(value)) is not None}
         return ScriptRun(
-            notes.recording(), notes.bound(), error, line, clash, self.skipped, frameworks=frameworks, lists=lists
-        )
+            notes.recording(), notes.bound(), notes.held(), error, line, clash, self.skipped, frameworks=frameworks,
+            lists=lists,
+        )  # fmt: skip
 
     def _run_statement(self, statement: Any, used: set[str], module: ModuleType, flags: int) -> None:
         body = statement if isinstance(statement, list) else [statement]
