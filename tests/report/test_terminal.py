@@ -15,7 +15,7 @@ from command_line import FILES
 from qkv.debugger import judge
 from qkv.report import CandidateWords, NamedFault, Patch, ProbeResult, Report, Verdict
 from qkv.report.plain import encodable, harmless
-from qkv.report.terminal import print_report, report_text, terminal
+from qkv.report.terminal import as_text, print_report, report_text, terminal
 from qkv.request import Request
 
 
@@ -39,6 +39,19 @@ def test_a_wrong_attention_as_a_person_reads_it(wrong: Report, snapshot: Snapsho
     print_report(wrong, console)
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue() == text
+
+
+def test_a_report_prints_as_its_text_and_its_repr_is_short(wrong: Report) -> None:
+    assert str(wrong) == as_text(wrong).rstrip()
+    assert f"{wrong}".splitlines()[0].startswith("✗ wrong  ")
+    assert repr(wrong) == f"<Report: wrong, {wrong.candidate.name}, scale-missing>"
+
+
+def test_what_was_printed_begins_with_a_whole_line(wrong: Report) -> None:
+    rows = "".join(f"        [0.{number}, 0.5000],\n" for number in range(1000, 1050))
+    text = report_text(replace(wrong, printed=rows), plain())
+    assert "  printed   …\n                    [0.10" in text
+    assert text.count("[0.10") == 399 // len("        [0.1000, 0.5000],\n")
 
 
 @pytest.mark.parametrize("width", [60, 70, 200])

@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from qkv.adapters.endings import end_of
 from qkv.adapters.messages import DType, Framework
 from qkv.adapters.values import imported_torch
 
 PRINTED = 2000
 """How many characters of what a candidate prints are kept: the last ones."""
+
+KEPT = 4 * (PRINTED + 1)
+"""Bytes: enough for one character more, so that it is seen where something is left out."""
 
 
 class _Tail(io.BufferedIOBase):
@@ -34,13 +38,13 @@ class _Tail(io.BufferedIOBase):
     def write(self, data: Any) -> int:
         """How many bytes were taken: all."""
         size = memoryview(data).nbytes
-        self._kept += bytes(data)[-4 * PRINTED :]
-        del self._kept[: -4 * PRINTED]
+        self._kept += bytes(data)[-KEPT:]
+        del self._kept[:-KEPT]
         return size
 
     def text(self) -> str:
-        """The last characters written."""
-        return self._kept.decode("utf-8", "replace")[-PRINTED:]
+        """The last lines written."""
+        return end_of(self._kept.decode("utf-8", "replace"), PRINTED)
 
 
 class Printed(io.TextIOWrapper):

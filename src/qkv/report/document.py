@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -214,9 +215,11 @@ class Patch:
     edited: bytes = field(default=b"", repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """The whole answer. Field names of its JSON form are a promise; see ``report/json_form.py``.
+    """The whole answer; as a string it is the text that the command prints.
+
+    Field names of its JSON form are a promise; see ``report/json_form.py``.
 
     Attributes:
         verdict: the answer.
@@ -272,6 +275,14 @@ class Report:
     patch: Patch | None = None
     matrices: Sequence[Matrices] = ()
     by_hand: Sequence[Matrices] = ()
+
+    def __str__(self) -> str:
+        # By name, since each form of the report imports this document.
+        return str(import_module("qkv.report.terminal").as_text(self)).rstrip()
+
+    def __repr__(self) -> str:
+        said = [self.verdict.value, self.candidate.name, *(fault.id for fault in self.faults)]
+        return f"<Report: {', '.join(one for one in said if one)}>"
 
     @property
     def tells_rows(self) -> bool:

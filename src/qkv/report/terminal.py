@@ -14,6 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from qkv.adapters.endings import end_of
 from qkv.pictures.heatmap import heat_map
 from qkv.pictures.panels import Pictured
 from qkv.report.digits import MOST_NUMBERS, apart, left_out, numbers, row_texts, told_apart
@@ -35,6 +36,9 @@ NARROWEST = 60
 
 WIDE = 66
 """Columns from which on the table of probes says what each exposes."""
+
+PRINTED = 400
+"""Characters of what the candidate printed that are shown: its last lines."""
 
 MOST_CHANNELS = 6
 """Numbers of a row that are printed side by side."""
@@ -120,7 +124,7 @@ def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, Re
     if verbose:
         yield "probes", _probes(report, room)
     if report.printed.strip():
-        yield "printed", Text(report.printed.strip()[-400:], style="dim")
+        yield "printed", Text(end_of(report.printed.strip("\n").rstrip(), PRINTED), style="dim")
 
 
 def _line(line: SourceLine, room: int) -> RenderableType:
