@@ -15,7 +15,7 @@ from qkv.adapters.surroundings import PRINTED, captured
         ("first\ntwo\nlast", "…\ntwo\nlast"),
         ("another\n  two more\nlast", "…\nlast"),
         ("no line break at all", "…eak at all"),
-        ("first\na longer line\n", "…ger line\n"),
+        ("first\na longer line\n", "…nger line\n"),
     ],
 )
 def test_no_line_is_cut_without_a_mark(text: str, end: str) -> None:
