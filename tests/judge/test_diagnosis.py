@@ -233,7 +233,7 @@ def test_the_second_of_two_mistakes_may_be_invisible_on_the_ordinary_probe() -> 
     one = observed(PLAIN, Written(scale=1.0))
     same = {a.probe.name for a, b in zip(both, one, strict=True) if np.allclose(a.output, b.output)}
     assert "ordinary" in same
-    assert {a.probe.name for a in both} - same == {"fewer-queries 3 of 9", "fewer-queries 1 of 9"}
+    assert {a.probe.kind for a in both if a.probe.name not in same} == {"fewer-queries"}
 
 
 def test_rows_that_see_nothing_may_be_by_any_rule_where_they_are_mixed_with_others_and_not_judged() -> None:

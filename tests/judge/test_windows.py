@@ -116,3 +116,20 @@ class Local:
 def test_a_class_is_built_with_both_sides(given: Any, init: Any, sides: tuple[int, int]) -> None:
     report = check(Local, given, init=init)
     assert (report.verdict, report.spec.mask) == ("right", qkv.masks.window_of(sides))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("block", [16, 128])
+def test_a_window_that_begins_with_a_whole_block_is_not_taken_for_none(block: int) -> None:
+    def kernel(q: Array, k: Array, v: Array) -> Array:
+        """Arrays are (B, H, T, D)."""
+        keys = k.shape[2]
+        rows = [
+            windowed(q[:, :, t : t + 1], k[:, :, begin : here + 1], v[:, :, begin : here + 1], -1, -1)
+            for t in range(q.shape[2])
+            for here in [t + keys - q.shape[2]]
+            for begin in [max(here - 4, 0) // block * block]
+        ]
+        return np.concatenate(rows, axis=2)
+
+    (fault,) = check(kernel, {"num_heads": 6, "causal": True, "window": 5}).faults
+    assert (fault.id, fault.note) == ("window-other-size", f"it begins where a block of {block} keys does")

@@ -19,7 +19,7 @@ from qkv.diagnosis.twins import twin
 from qkv.faults import CATALOGUE, Variant
 from qkv.faults.scopes import scoped
 
-QUICK_COST = 4000
+QUICK_COST = 5000
 """Weights in a probe that is quick enough to try the whole catalogue on."""
 
 

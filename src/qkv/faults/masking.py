@@ -120,6 +120,19 @@ class Blocks(Mask):
         return at.query // self.size == at.key // self.size
 
 
+@dataclass(frozen=True)
+class FromBlock(Mask):
+    """A query sees the keys on either side of it from the beginning of the block in which its window begins."""
+
+    size: int
+    block: int
+
+    def allows(self, at: Positions) -> Array:
+        """True from there on, and as far behind the query as the window reaches."""
+        begin = (at.query - self.size + 1) // self.block * self.block
+        return (at.key >= begin) & (at.key - at.query < self.size)
+
+
 # --- the mask of one run ---
 
 Part = Literal["whole", "spec", "given", "padding"]

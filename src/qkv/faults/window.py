@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qkv.faults.fault import Ways, fault
-from qkv.faults.masking import Band, Blocks, masked_as, simple, with_changed, without
+from qkv.faults.masking import Band, Blocks, FromBlock, masked_as, simple, with_changed, without
 from qkv.faults.needs import CAUSAL, WINDOW
 from qkv.faults.replacing import chain, impossible
 from qkv.masks import Causal, Mask, SlidingWindow
@@ -85,6 +85,8 @@ def _other_sizes(run: Run) -> Iterator[tuple[str, Replacements]]:
     for other in range(1, min(run.inputs.lengths[1], 64)):
         if abs(other - size) > 1:
             yield f"the window is {other} for {size}", _window_as(run.spec, SlidingWindow(other))
+    for block in (4, 8, 16, 32, 64, 128, 256):
+        yield f"it begins where a block of {block} keys does", _window_as(run.spec, FromBlock(size, block))
 
 
 @fault(
@@ -93,8 +95,8 @@ def _other_sizes(run: Run) -> Iterator[tuple[str, Replacements]]:
     title="the window has another size",
     explanation=(
         "The window is half or double what it should be (a width on both sides taken for the whole, or the other "
-        "way round), cut into fixed blocks, or another layer's. The first rows are right, up to the smaller of the "
-        "two windows; all later ones see too few keys or too many."
+        "way round), cut into fixed blocks or begun with a whole one, or another layer's. The first rows are right, "
+        "up to the smaller of the two windows; all later ones see too few keys or too many."
     ),
     repair="may_attend = (i - j >= 0) & (i - j < window)  # window keys in all, the query's own included",
     needs=[WINDOW],
@@ -102,7 +104,7 @@ def _other_sizes(run: Run) -> Iterator[tuple[str, Replacements]]:
     commonness=1,
 )
 def window_other_size(spec: AttentionSpec) -> Ways:
-    """``i - j < W'``, or ``i // W == j // W``."""
+    """``i - j < W'``, ``i // W == j // W``, or ``j >= (i - W + 1) // B * B``."""
     size = _size(spec)
     if size is None:
         return

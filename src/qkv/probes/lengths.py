@@ -11,6 +11,11 @@ from qkv.spec import AttentionSpec
 LONGEST = 600
 """Tokens of the long probe at most, however wide the window is."""
 
+BLOCKS = 255
+"""Keys before the last window: its begin stands in the last place of every block, and so moved to one's begin it is
+told from none, whatever the block.
+"""
+
 FAR = 300
 """Tokens of the far probe: bfloat16 counts whole numbers to 256 only."""
 
@@ -40,10 +45,12 @@ def fewer_queries(setting: Setting) -> Iterator[Probe]:
     """Decoding with a cache, or cross attention: where the causal corner and the query's position show."""
     if not setting.abilities.free_lengths:
         return
-    keys = setting.tokens(9)
-    for queries in (3, 1):
+    window = _window(setting.spec)
+    many = min(max(2 * window + 3, window + BLOCKS), LONGEST) if window else 35
+    for queries, least, batch in ((3, 9, 2), (1, 9, 2), (2, many, 1)):
+        keys = setting.tokens(least)
         name = f"{queries} of {keys}"
-        inputs = setting.inputs(name, queries=queries, keys=keys)
+        inputs = setting.inputs(name, batch=batch, queries=queries, keys=keys)
         yield Probe(f"fewer-queries {name}", "the causal corner and the queries' positions", inputs, optional=True)
 
 
