@@ -298,10 +298,14 @@ def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     said = intention_from(request.given, request.whole_spec)
     spec = intentions(facts, said)[0].spec
     first_error: CandidateError | None = None
+
+    def reopen() -> None:
+        host.open(request.to_open, request.source)
+
     for construction in fitting_constructions(host, facts, spec, request.conventions, said.stated):
         try:
-            trials = settle(trials_of(host, facts, construction, said, request))
-            return sharing_heads(trials, said.stated, lambda: host.open(request.to_open, request.source))
+            trials = trials_of(host, facts, construction, said, request)
+            return sharing_heads(settle(trials, reopen if construction is None else None), said.stated, reopen)
         except CandidateError as error:
             first_error = first_error or error
             if error.fatal:
@@ -394,8 +398,8 @@ def _at_other_sizes(trial: Trial, diagnosis: Diagnosis, more: bool) -> tuple[Siz
         there = sweep.most_telling
         trial.observations = [*there, *trial.observations]
         diagnosis = diagnose(trial.observations, pairs=False)
-        if diagnosis.best is None:  # a fault of some sizes alone need not give the numbers of the others
-            diagnosis = diagnose([o for o in there if not o.comparison.agrees], pairs=False)
+        if diagnosis.best is None:  # a fault of some sizes alone need not be right at the others
+            diagnosis = diagnose([o for o in trial.observations if not o.comparison.agrees], pairs=False)
     return sweep, diagnosis
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -136,6 +137,8 @@ class Trial:
             except NotApplicable:
                 self.unsaid += 1
             except CandidateError as error:
+                if error.crash:
+                    error.hint = error.hint or _as_handed(self.reading)
                 self.refused.append((probe, error))
                 if not self.observations or error.fatal:
                     return
@@ -234,29 +237,53 @@ class Trial:
         return -unasked, -len(self.refused), self.agreeing / max(len(self.observations), 1)
 
 
+def _as_handed(reading: Reading) -> str:
+    """How a candidate was given the arrays over which its process came to an end, and how to give it others."""
+    other = "BTHD" if getattr(reading, "layout", "") == "BHTD" else "BHTD"
+    given = next((one for one in reading.assumptions if one.startswith("arrays are ")), "")
+    return f"it was called as if its {given}; if they are not: --layout {other}, or another order" if given else ""
+
+
 MOST_READINGS = 120
 
+MOST_CRASHES = 3
+"""Orders of axes over which a candidate's process may end before no further ones are tried."""
 
-def settle(trials: Iterable[Trial]) -> Sequence[Trial]:
+
+def settle(trials: Iterable[Trial], reopen: Callable[[], object] | None = None) -> Sequence[Trial]:
     """The readings in the order they should be judged in: one that is right alone, or the nearest first.
+
+    Args:
+        trials: the readings, the likeliest first.
+        reopen: opens the candidate again, should its process end over one of them: compiled code may, where its arrays
+            are in another order than it takes them to be.
 
     Raises:
         CandidateError: the candidate can't be called under any reading; the error is that of the likeliest.
     """
     tried: list[Trial] = []
     first_error: CandidateError | None = None
-    for count, trial in enumerate(trials):
-        if count >= MOST_READINGS:
-            break
+    crashed: set[str] = set()
+    for trial in islice(trials, MOST_READINGS):
+        layout = getattr(trial.reading, "layout", "")
+        if layout in crashed:
+            continue
         trial.run(quick=True)
         if trial.right and not trial.refused and not trial.unsaid:
             return [trial]
-        if trial.observations:
+        ended = next((error for _, error in trial.refused if error.fatal), None)
+        if ended is not None:
+            first_error = first_error or ended
+            if not ended.crash or reopen is None:
+                break
+            crashed.add(layout)
+            reopen()
+            if len(crashed) == MOST_CRASHES:
+                break
+        elif trial.observations:
             tried.append(trial)
         elif trial.refused:
             first_error = first_error or trial.refused[0][1]
-            if first_error.fatal:
-                break
     if not tried:
         raise first_error or CandidateError(
             "no probe could be run", hint="say more of the candidate: see qkv check --help"

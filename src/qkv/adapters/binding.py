@@ -360,7 +360,8 @@ def _window(signature: Signature, spec: AttentionSpec, inputs: Inputs) -> Any:
         pair = whole if before is None else before, whole if after is None else after
         return LEAVE if unsaid and not hides else pair
     if before is None:
-        return whole if argument.required else LEAVE
+        narrow = type(argument.default) is int and argument.default > 0
+        return whole if argument.required or narrow else LEAVE
     _must_be_even(argument, before, after)
     return before + 1
 

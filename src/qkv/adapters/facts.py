@@ -47,7 +47,7 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
         file=file,
         line=0 if foreign else line,
         foreign=foreign,
-        doc=inspect.cleandoc(told_by.__doc__ or "") if isinstance(told_by.__doc__, str) else "",
+        doc=_documentation(told_by) or ("" if members or foreign else _documentation(inspect.getmodule(told_by))),
         source=source,
         init=arguments_of(value) if is_class else (),
         call=arguments_of(calling_method(value)),
@@ -60,6 +60,12 @@ def facts_of(value: Any, name: str, file: str = "", members: Sequence[str] = ())
 
 
 # --- where it is written ----------------------------------------------------------------------------------------------
+
+
+def _documentation(value: Any) -> str:
+    """Its docstring. A file's own speaks of the only candidate in it."""
+    told = getattr(value, "__doc__", None)
+    return inspect.cleandoc(told) if isinstance(told, str) else ""
 
 
 def _source_and_line(value: Any) -> tuple[str, int]:
