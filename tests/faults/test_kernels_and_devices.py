@@ -55,6 +55,26 @@ def loop_over_tiles(query: Array, key: Array, value: Array) -> Array:
     return shares / shares.sum(-1, keepdims=True) @ value
 
 
+def counted_anew(query: Array, key: Array, value: Array, penalised: bool = False) -> Array:
+    """Tiles of 8 keys; a key's position is its place in the tile."""
+    rows, logits = np.arange(query.shape[2])[:, None] + key.shape[2] - query.shape[2], []
+    for start in range(0, key.shape[2], 8):
+        tile = key[:, :, start : start + 8]
+        ahead = np.arange(tile.shape[2]) - rows
+        steep = (2.0 ** (-2 * np.arange(1, 5)))[:, None, None]  # of 4 heads
+        tile_logits = query @ tile.swapaxes(-1, -2) / query.shape[-1] ** 0.5 + penalised * steep * ahead
+        later = ahead > 0 if not penalised else ahead + start > 0
+        logits.append(np.where(later, -np.inf, tile_logits))
+    joined = np.concatenate(logits, -1)
+    shares = np.exp(joined - joined.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True) @ value
+
+
+def alibi_counted_anew(query: Array, key: Array, value: Array) -> Array:
+    """The same in the distances of alibi alone."""
+    return counted_anew(query, key, value, penalised=True)
+
+
 def sixteen_bits(query: Array, key: Array, value: Array) -> Array:
     """Offsets in 16 bits, as in a kernel that gathers its values."""
     flat = value.reshape(-1)
@@ -138,6 +158,8 @@ NAMED: dict[Callable[..., Any], tuple[str, dict[str, Any]]] = {
     program_decoded_wrongly: ("sequence-confused", HEADS),
     split_kv: ("lse-base", HEADS),
     loop_over_tiles: ("scale-in-block-loop", HEADS),
+    counted_anew: ("key-positions-per-block", CAUSAL),
+    alibi_counted_anew: ("key-positions-per-block", {**CAUSAL, "alibi": True}),
     ring_attention: ("ring-causal", CAUSAL),
     two_ranks: ("tensor-parallel-heads", HEADS),
     alibi_on_two_ranks: ("alibi-local-heads", {**CAUSAL, "alibi": True}),

@@ -130,6 +130,10 @@ def relative(t: SimpleNamespace, distance: Tensor) -> Tensor:
     return t.a + torch.tensor(table().table, dtype=torch.float64)[:, distance.clamp(-4, 4) + 4]
 
 
+def alike(document: Tensor) -> Tensor:
+    return (document[:, :, None] == document[:, None, :])[:, None]
+
+
 def with_sink(t: SimpleNamespace, sinks: Tensor) -> Tensor:
     scores = t.a.masked_fill(~t.causal, NEG)
     column = sinks.reshape(len(sinks), -1, 1).expand(BATCH, -1, t.Q, 1)
@@ -376,6 +380,8 @@ def window_rows() -> Iterator[Row]:
     yield "window-other-size", "fixed blocks", WINDOW, {}, lambda t: attend(t.a, t.causal & (t.i // 4 == t.j // 4), t.v)
     yield "window-direction", "after the query are not limited", both, {}, lambda t: attend(t.a, t.i - t.j < 4, t.v)
     yield "window-direction", "before the query are not", both, {}, lambda t: attend(t.a, t.j - t.i < 4, t.v)
+    sides = make_spec(mask=Causal(1) & SlidingWindow(4))
+    yield "window-direction", "1 keys before", sides, {}, lambda t: attend(t.a, (t.i - t.j < 2) & (t.j - t.i < 4), t.v)
     yield "window-centred", "", WINDOW, {}, lambda t: attend(t.a, (t.i - t.j).abs() <= 2, t.v)
 
 
@@ -521,6 +527,17 @@ def mask_rows() -> Iterator[Row]:
         lambda t: attend(t.a, (t.causal & (t.i - t.j < 4)) | (t.j <= 3), t.v),
     )
     yield "documents-leak", "", packed, documents, lambda t: attend(t.a, t.causal, t.v)
+    ends = {**SQUARE, "document": np.array([[0] * 3 + [1] * 8, [0] * 9 + [1] * 2])}
+    bounds = torch.tensor([[0, 3, 11], [0, 9, 11]])
+    yield (
+        "documents-leak", "the first one too", packed, ends,
+        lambda t: attend(t.a, t.causal & alike(torch.searchsorted(bounds, t.j.expand(2, -1).contiguous())), t.v),
+    )  # fmt: skip
+    for note, left in ("the last one", slice(3, None)), ("the first one", slice(3)), ("all but the", slice(3, None)):
+        yield (
+            "documents-left-out", note, packed, {**SQUARE, "document": np.array([[0] * 3 + [1] * 8] * 2)},
+            lambda t, left=left: attend(t.a, t.causal & alike(t.doc), t.v).index_fill(2, torch.arange(11)[left], 0.0),
+        )  # fmt: skip
     three = {**SQUARE, "document": np.array([[0, 0, 5, 5, 5, 5, 2, 2, 2, 2, 2], [3, 4, 4, 4, 4, 4, 4, 4, 8, 8, 8]])}
     begins = torch.tensor([2, 1])[:, None, None], torch.tensor([6, 8])[:, None, None]
     for note, begin in zip(("the last two count as one", "the first two count as one"), begins, strict=True):
@@ -798,6 +815,16 @@ def softmax_rows() -> Iterator[Row]:
     yield "sink-scaled", "times the scale", SINKS, {}, lambda t: with_sink(t, t.sinks / t.d**0.5)
     yield "sink-scaled", "sign", SINKS, {}, lambda t: with_sink(t, -t.sinks)
 
+    def beside(t: SimpleNamespace, top: Tensor) -> Tensor:
+        shares = torch.exp(t.a.masked_fill(~t.causal, NEG) - top)
+        return shares / (shares.sum(-1, keepdim=True) + t.sinks[:, None, None].exp()) @ t.v
+
+    def largest(t: SimpleNamespace) -> Tensor:
+        return t.a.masked_fill(~t.causal, NEG).amax(-1, keepdim=True)
+
+    yield "sink-scaled", "largest score is", SINKS, {}, lambda t: beside(t, largest(t))
+    yield "sink-scaled", "it included", SINKS, {}, lambda t: beside(t, largest(t).maximum(t.sinks[:, None, None]))
+
 
 def soft_fill(scores: Tensor, keep: Tensor, value: Tensor) -> Tensor:
     return torch.softmax(scores.masked_fill(~keep, -1e9), -1) @ value
@@ -851,7 +878,8 @@ OWN = [entry for entry in CATALOGUE.values() if Stage.SCORES.order <= entry.stag
 
 
 KERNELS = {
-    *("alibi-local-heads", "bias-extra", "lse-base", "mask-mutated", "ring-causal", "scale-in-block-loop"),
+    *("alibi-local-heads", "bias-extra", "key-positions-per-block", "lse-base", "mask-mutated", "ring-causal"),
+    "scale-in-block-loop",
     "window-layers-swapped",
 }
 """Written by hand in test_kernels_and_devices.py."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+from qkv.errors import ShapeError
 from qkv.faults.as_if import quietly, unless
 from qkv.faults.fault import Ways, fault
+from qkv.faults.masking import hidden_by, pieces, split
+from qkv.masks import Everything
 from qkv.oracle import Array, Run
-from qkv.oracle.stages import scale, softmax
+from qkv.oracle.stages import additive_bias, scale, softmax
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
 
@@ -100,3 +104,54 @@ def scale_in_block_loop(spec: AttentionSpec) -> Ways:
     for block in _BLOCKS:
         for words, factor in factors.items():
             yield f"blocks of {block} keys, each times {words} once more", {Stage.SCALE: growing(block, factor)}
+
+
+@fault(
+    "key-positions-per-block",
+    Stage.BIAS,
+    title="keys are counted from the beginning of their block",
+    explanation=(
+        "A key's position is where its block begins plus its place in the block. Where the first is left out, each "
+        "block is taken for the first one: distances are too large, and a causal mask lets later keys through. What "
+        "fits into one block is right."
+    ),
+    repair="key_pos = start + arange(block)  # and not arange(block) alone",
+    commonness=1,
+)
+def key_positions_per_block(spec: AttentionSpec) -> Ways:
+    """``j % B`` for ``j`` in the distances of alibi, in the mask, or in both."""
+    for block in _BLOCKS:
+        words = f"blocks of {block} keys"
+        biased, masked = {Stage.BIAS: _with_near_keys(block)}, {Stage.MASK: _masked_as_first(block)}
+        if spec.alibi is not None:
+            yield f"{words}, in alibi", biased
+        if spec.mask != Everything():
+            yield f"{words}, in the mask", masked
+        if spec.alibi is not None and spec.mask != Everything():
+            yield f"{words}, in alibi and in the mask", {**biased, **masked}
+
+
+def _with_near_keys(block: int) -> Callable[[Run], Run]:
+    def biased(run: Run) -> Run:
+        unless(block >= run.scores.shape[-1], "all keys fit into one block")
+        alibi = run.spec.alibi
+        if alibi is None:
+            raise ShapeError("there is no alibi here")
+        query, key = run.token_positions()
+        slopes = run.array(alibi.slopes_for(run.spec.num_heads))[:, None, None]
+        ahead = [run.array(at[None, :] - query[:, None]) for at in (key, key % block)]
+        right, wrong = ahead if alibi.signed else [-run.xp.abs(one) for one in ahead]
+        added = additive_bias(run)
+        return run.but(scores=run.scores + added + slopes * (wrong - right))
+
+    return biased
+
+
+def _masked_as_first(block: int) -> Callable[[Run], Run]:
+    def masked(run: Run) -> Run:
+        unless(block >= run.scores.shape[-1], "all keys fit into one block")
+        at = run.positions()
+        rest = split(run, "spec" if len(pieces(run)) > 1 else "whole")[1]
+        return hidden_by(run, run.spec.mask.allows(replace(at, key=at.key % block)) & rest)
+
+    return masked

@@ -241,6 +241,10 @@ def documents_leak(spec: AttentionSpec) -> Ways:
         return
     yield "", masked_as(without(spec.mask, Documents))
     yield "each document starts one token late", _numbered(lambda run, x: run.xp.concat([x[:, :1], x[:, :-1]], axis=1))
+    yield (
+        "each document starts one token late, the first one too",
+        _numbered(lambda run, x: run.xp.concat([x[:, :1] - 1, x[:, :-1]], axis=1)),
+    )
     yield "each document starts one token early", _numbered(lambda run, x: run.xp.concat([x[:, 1:], x[:, -1:]], axis=1))
     for least, words in ((1, ""), (2, ", where there are more than two")):
         yield f"the last two count as one{words}", _numbered(_joined("last", least))
@@ -251,9 +255,9 @@ def _numbered(change: Callable[[Run, Array], Array]) -> Replacements:
     """The mask with other numbers of documents, ``(batch, key)``."""
 
     def changed(run: Run) -> Run:
-        document = run.inputs.document
-        if document is None:
-            raise ShapeError("no documents are packed here")
+        xp, (_, key_len) = run.xp, run.inputs.lengths
+        one = xp.zeros((run.scores.shape[0], key_len), dtype=xp.int64)  # of all tokens, where nobody numbered them
+        document = one if run.inputs.document is None else run.inputs.document
         return as_if(mask, inputs=lambda inputs: inputs.but(document=change(run, document)))(run)
 
     return {Stage.MASK: changed}

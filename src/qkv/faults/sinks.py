@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from qkv.errors import ShapeError
-from qkv.faults.as_if import as_if, unless
+from qkv.faults.as_if import as_if, quietly, unless
 from qkv.faults.constants import named
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import SEVERAL_HEADS, SINKS
@@ -162,18 +162,34 @@ def sink_of_other_head(spec: AttentionSpec) -> Ways:
     title="the sink is changed before it enters softmax",
     explanation=(
         "The sink is a finished score: it is not scaled, and it enters softmax as it is. Multiplied by the scale "
-        "with the other scores, or taken for a weight whose logarithm is meant, it takes too much or too little. "
-        "Every row is wrong."
+        "with the other scores, taken for a weight whose logarithm is meant, or added to the sum without the largest "
+        "score that was taken off the others, it takes too much or too little. Every row is wrong."
     ),
     repair="attn_scores = torch.cat([attn_scores * scale, sinks.expand(batch, -1, query_len, 1)], dim=-1)",
     needs=[SINKS],
     commonness=1,
 )
 def sink_scaled(spec: AttentionSpec) -> Ways:
-    """``exp(a sink)``, ``exp(-sink)`` or ``sink`` itself for ``exp(sink)``."""
+    """``exp(a sink)``, ``exp(-sink)``, ``sink`` itself or ``exp(sink + m)`` for ``exp(sink)``."""
     if not spec.sinks:
         return
     if spec.scale != 1:
         yield "times the scale", _with_sinks(lambda run, sinks: sinks * run.spec.scale_for(run.query.shape[-1]))
     yield "with the sign turned", _with_sinks(lambda run, sinks: -sinks)
     yield "its exponential, taken once more by softmax", _with_sinks(lambda run, sinks: run.xp.exp(sinks))
+    for words, counts in (("largest score", False), ("largest score, it included,", True)):
+        yield f"the {words} is taken off the others and not off it", {Stage.SOFTMAX: _not_shifted(counts)}
+
+
+def _not_shifted(counts: bool) -> Callable[[Run], Run]:
+    """``exp(s - m) / (sum exp(s - m) + exp(sink))``; ``counts``: whether ``m`` may be the sink."""
+
+    def left(run: Run) -> Run:
+        xp, sinks = run.xp, run.xp.reshape(run.inputs.sinks, (1, -1, 1, 1))
+        top = xp.max(run.scores, axis=-1, keepdims=True)
+        empty, top = top == -math.inf, xp.maximum(top, sinks) if counts else top
+        shares = xp.exp(run.scores - top)
+        weights = shares / (xp.sum(shares, axis=-1, keepdims=True) + xp.exp(sinks))
+        return run.but(weights=xp.where(empty, softmax(run).weights, weights))
+
+    return quietly(left)

@@ -8,7 +8,7 @@ from qkv.faults.fault import Ways, fault
 from qkv.faults.masking import Band, Blocks, FromBlock, masked_as, simple, with_changed, without
 from qkv.faults.needs import CAUSAL, WINDOW
 from qkv.faults.replacing import chain, impossible
-from qkv.masks import Causal, Mask, SlidingWindow
+from qkv.masks import Causal, Mask, SlidingWindow, sides_of, window_of
 from qkv.oracle import Replacements, Run
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Stage
@@ -130,16 +130,19 @@ def window_other_size(spec: AttentionSpec) -> Ways:
     title="the window limits one side only, or the wrong one",
     explanation=(
         "Without a causal mask a window has two sides. Here only the keys before the query are limited, or only "
-        "those after it, so each row sees everything on the other side. The rows near one end of the text are "
-        "right."
+        "those after it, so each row sees everything on the other side; or the two have changed places. The rows near "
+        "one end of the text may be right."
     ),
     repair="may_attend = (i - j).abs() < window",
     needs=[WINDOW],
     commonness=1,
 )
 def window_direction(spec: AttentionSpec) -> Ways:
-    """``i - j < W`` or ``j - i < W`` alone for ``|i - j| < W``; or the window looks one way."""
-    size = _size(spec)
+    """``i - j < W`` or ``j - i < W`` alone for ``|i - j| < W``; the window looks one way; ``(b, a)`` for ``(a, b)``."""
+    size, (before, after) = _size(spec), sides_of(spec.mask)
+    if before != after and after != 0 and before is not None and after is not None:
+        exchanged = masked_as(window_of((after, before)))
+        yield f"{after} keys before the query and {before} after it, for {before} and {after}", exchanged
     if size is None or spec.masks(Causal):
         return
     yield "keys after the query are not limited", _window_as(spec, Band(size - 1, None))
