@@ -20,7 +20,7 @@ from qkv.dumps.judging import DumpRequest, judge_dump
 from qkv.dumps.pair import judge_dumps
 from qkv.errors import CandidateError, SpecError
 from qkv.faults import CATALOGUE, Variant
-from qkv.findings import failed, report_on, words_of
+from qkv.findings import failed, in_own_words, report_on, words_of
 from qkv.gradients import with_gradients
 from qkv.idle_mask import without_idle_mask
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
@@ -234,7 +234,8 @@ def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], 
         report = with_gradients(report, trial) if request.gradients else report
         if request.length is not None:
             report = with_length(report, trial, request.length, dtype=request.dtype, advance=request.advance)
-        return report if bench is None else _with_patch(report, bench, runs_plainly, request)
+        report = report if bench is None else _with_patch(report, bench, runs_plainly, request)
+        return in_own_words(report, facts.framework, getattr(trial.reading, "layout", ""))
     except CandidateError as error:
         return failed(words, error, repeat)
 

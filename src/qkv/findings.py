@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from qkv.adapters.messages import Facts
@@ -12,6 +13,7 @@ from qkv.adapters.opening import kind_of
 from qkv.diagnosis import Diagnosis, Explanation, Observation
 from qkv.errors import CandidateError
 from qkv.faults import CATALOGUE, Variant
+from qkv.faults.spelling import spelled
 from qkv.inference import window_named
 from qkv.masks import SlidingWindow
 from qkv.probes.sizes import SIZE
@@ -218,6 +220,15 @@ def named_alternatives(diagnosis: Diagnosis) -> list[NamedFault]:
         if fault.id not in first:
             others.setdefault(fault.id, fault)
     return list(others.values())
+
+
+def in_own_words(report: Report, framework: str, layout: str) -> Report:
+    """The report with its advice in the candidate's framework, and for a function in its own order of axes."""
+
+    def own(faults: Sequence[NamedFault]) -> list[NamedFault]:
+        return [replace(fault, repair=spelled(fault.repair, framework, layout)) for fault in faults]
+
+    return replace(report, faults=own(report.faults), alternatives=own(report.alternatives))
 
 
 def _named_fault(variant: Variant, error: float) -> NamedFault:

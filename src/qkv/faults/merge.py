@@ -59,8 +59,8 @@ def heads_merged_by_view(spec: AttentionSpec) -> Ways:
     title="the heads are merged channel by channel",
     explanation=(
         "A token's row is meant to hold all channels of head 0, then all of head 1. Here it holds channel 0 of every "
-        "head, then channel 1 of every head. Each row has the right numbers in the wrong places, so out_proj "
-        "multiplies them with other channels' weights: every row of the output is wrong, and none leaks into another."
+        "head, then channel 1 of every head. Each row has the right numbers in the wrong places, and what "
+        "comes after it reads them as other channels': every row of the output is wrong, and none leaks into another."
     ),
     repair="context = rearrange(context, 'b h n d -> b n (h d)')  # not (d h)",
     needs=[SEVERAL_HEADS],

@@ -58,7 +58,10 @@ def _read(roles: tuple[str, ...], place: Place) -> StageFunction:
         "sequence's tokens meet the tokens of another text. The sequence that happens to be meant is right, and with "
         "one sequence alone all is right; so a test with a batch of one doesn't show it."
     ),
-    repair="key_ptr = key + batch_index * key.stride(0)  # for each array; in einsum: 'bqd,bkd->bqk', both with a b",
+    repair=(
+        "attn_scores = torch.einsum('bhqd,bhkd->bhqk', query, key)  # each array with a b of its own\n"
+        "# in a kernel: key_ptr + batch_index * batch_stride, and so for each array"
+    ),
     needs=[SEVERAL_SEQUENCES],
     commonness=2,
 )

@@ -45,7 +45,8 @@ def _counted(times: float) -> Replacements:
         "too large, in every row, the first one too."
     ),
     repair=(
-        "attn_scores = torch.cat([attn_scores, sinks.expand(batch, -1, query_len, 1)], dim=-1)\n"
+        "sinks = sinks.view(1, -1, 1, 1).expand_as(attn_scores[..., :1])\n"
+        "attn_scores = torch.cat([attn_scores, sinks], dim=-1)\n"
         "attn_weights = torch.softmax(attn_scores, dim=-1)[..., :-1]"
     ),
     needs=[SINKS],
@@ -165,7 +166,11 @@ def sink_of_other_head(spec: AttentionSpec) -> Ways:
         "with the other scores, taken for a weight whose logarithm is meant, or added to the sum without the largest "
         "score that was taken off the others, it takes too much or too little. Every row is wrong."
     ),
-    repair="attn_scores = torch.cat([attn_scores * scale, sinks.expand(batch, -1, query_len, 1)], dim=-1)",
+    repair=(
+        "sinks = sinks.view(1, -1, 1, 1).expand_as(attn_scores[..., :1])  # as they are\n"
+        "attn_scores = torch.cat([attn_scores * scale, sinks], dim=-1)\n"
+        "total = total + torch.exp(sinks - running_max)  # where the sum is made by hand"
+    ),
     needs=[SINKS],
     commonness=1,
 )
