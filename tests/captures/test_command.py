@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -201,3 +204,24 @@ def test_ctrl_c_leaves_no_half_page(folder: Path) -> None:
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
     assert [file.name for file in folder.iterdir()] == ["long.npz"]
+
+
+def in_a_terminal(folder: Path, *arguments: str) -> str:
+    """What the command writes to a real terminal of 256 colours, 80 columns and 50 lines."""
+    reading, writing = pty.openpty()
+    variables = environment(TERM="xterm-256color", COLUMNS="80", LINES="50")
+    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=variables, stdout=writing):
+        os.close(writing)
+        written = bytearray()
+        with suppress(OSError):  # the other end is closed
+            while True:
+                written += os.read(reading, 2**16)
+    os.close(reading)
+    return written.decode()
+
+
+def test_cells_at_the_end_of_a_line_are_painted_in_a_terminal(folder: Path) -> None:
+    np.save("weights.npy", np.random.default_rng(0).dirichlet(np.ones(20), size=20))
+    written = in_a_terminal(folder, "show", "weights.npy")
+    cells = [re.findall(r"\x1b\[[0-9;]*48;5;\d+m( +)", line) for line in written.splitlines()]
+    assert cells.count(["  "] * 20) == 20, "20 rows of 20 cells, two spaces each"

@@ -17,6 +17,8 @@ INDENT = 12
 """Columns in front of every line of a section: its title stands there."""
 
 _TAIL = re.compile(r"(?:\x1b\[[0-9;]*m| )+$")
+_PAINTED = re.compile(r".*\x1b\[[0-9;]*48;[0-9;]*m[^\x1b]*\x1b\[0m")
+"""Up to the end of what stands on a colour."""
 
 
 def page(headline: Text, sections: Iterable[tuple[str, RenderableType]], repeat: str, console: Console) -> str:
@@ -34,8 +36,15 @@ def page(headline: Text, sections: Iterable[tuple[str, RenderableType]], repeat:
             console.print(_section(title, content))
         if repeat:
             console.print(Text.assemble(("  repeat    ", "bold"), repeat), soft_wrap=True)
-    lines = [_TAIL.sub(lambda tail: tail[0].replace(" ", ""), line) for line in captured.get().splitlines()]
+    lines = map(_trimmed, captured.get().splitlines())
     return encodable("\n".join(lines) + "\n", console.encoding or "utf-8")
+
+
+def _trimmed(line: str) -> str:
+    """The line without the spaces at its end, but for those on a colour, which are a picture's cells."""
+    painted = _PAINTED.match(line)
+    end = painted.end() if painted else 0
+    return line[:end] + _TAIL.sub(lambda tail: tail[0].replace(" ", ""), line[end:])
 
 
 def _section(title: str, content: RenderableType) -> RenderableType:
