@@ -64,7 +64,7 @@ def _is_right(again: Explained, before: Explained) -> bool:
     """Whether a script is right once it is edited, without more being assumed, and still makes all that it made."""
     if again.assumed - before.assumed or again.masked < before.masked:
         return False
-    makes_all = again.contexts >= before.contexts and again.variables >= before.variables
+    makes_all = again.contexts >= before.contexts and not again.lacks(before)
     return again.report.verdict is Verdict.RIGHT and makes_all
 
 
@@ -89,6 +89,6 @@ def _change(code: Code, instead: Instead) -> Change | None:
     whole = isinstance(nodes[0], ast.stmt)
     edits = [Edit(*span, instead.code.replace("\n", line_break)) if whole else code.edit(nodes[0], instead.code)]
     if instead.before and statement is not None and indent is not None:
-        start = code.span(statement)[0]
-        edits.insert(0, Edit(start, start, f"{instead.before}{line_break}"))
+        start, before = code.span(statement)[0], instead.before.replace("\n", line_break)
+        edits.insert(0, Edit(start, start, f"{before}{line_break}"))
     return Change(tuple(edits), "instead")

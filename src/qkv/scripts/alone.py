@@ -35,6 +35,7 @@ class Alone:
         wrong: which rows are wrong, of that sequence; none where all are right.
         weights: its row of weights in one head, as it should be and as it is; None where they can't be told.
         matrices: the same of every token, where these are few and differ; else their context vectors.
+        weights_right: whether the token's weights are as they should be in all heads: what is wrong is their use.
     """
 
     batch: int
@@ -44,6 +45,7 @@ class Alone:
     wrong: Sequence[bool]
     weights: tuple[Array, Array] | None
     matrices: Matrices
+    weights_right: bool = False
 
 
 def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
@@ -93,15 +95,17 @@ def _first_difference(mix: Mix, spec: AttentionSpec, inputs: Inputs, got: Array)
         if any(wrong) or batch == got.shape[0] - 1:
             token = tokens[wrong.index(True) if any(wrong) else 0]
             weights = _weights(mix, spec, inputs, batch, token)
+            first = None if weights is None else (weights[0][0], weights[1][0])
+            right = weights is not None and close(weights[1], weights[0])
             matrices = _matrices(mix, spec, inputs, batch, tokens) if got.shape[2] <= FEW else None
             if matrices is None or matrices.first is None:
                 matrices = _contexts(expected, own)
-            return Alone(batch, token, expected[token], own[token], wrong, weights, matrices)
+            return Alone(batch, token, expected[token], own[token], wrong, first, matrices, right)
     raise QkvError("there is no sequence")
 
 
 def _weights(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, token: int) -> tuple[Array, Array] | None:
-    """A token's weights in the first head: one-hot values, mixed alone, are the weights themselves."""
+    """A token's weights, ``(head, key)``: one-hot values, mixed alone, are the weights themselves."""
     own = _plain(mix.weights)
     if own is None:
         return None
@@ -109,14 +113,12 @@ def _weights(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, token: i
     assert query is not None
     assert key is not None
     length = key.shape[-2]
-    one_hot = np.broadcast_to(np.eye(length), (*key.shape[:2], length, length))
-    expected = one_token(
-        spec.but(value_dim=length), Inputs(query=query, key=key, value=one_hot), batch=batch, query=token
-    )
-    rows = own.swapaxes(-1, -2) if mix.context.over == "query" else own
+    one_hot = inputs.but(value=np.broadcast_to(np.eye(length), (*key.shape[:2], length, length)))
+    expected = one_token(spec.but(value_dim=length), one_hot, batch=batch, query=token)
+    rows = own.swapaxes(-1, -2) if mix.turned else own
     if rows.shape[-2:] != (query.shape[-2], length):
         return None
-    return np.array(expected)[:length], rows[batch, 0, token]
+    return np.array(expected).reshape(-1, length), rows[batch, :, token]
 
 
 def _contexts(expected: dict[int, Array], own: dict[int, Array]) -> Matrices:
@@ -130,7 +132,7 @@ def _matrices(mix: Mix, spec: AttentionSpec, inputs: Inputs, batch: int, tokens:
     rows = [_weights(mix, spec, inputs, batch, token) for token in tokens]
     if any(row is None for row in rows):
         return None
-    expected, got = (np.stack([row[side] for row in rows if row is not None]) for side in (0, 1))
+    expected, got = (np.stack([row[side][0] for row in rows if row is not None]) for side in (0, 1))
     at = Run(spec, inputs).positions()
     may_attend = spec.mask.allows(at) & at.everywhere
     if inputs.may_attend is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qkv.adapters.notebooks import cell_of
-from qkv.adapters.recording import Operation
+from qkv.adapters.recording import Operation, Place
 from qkv.adapters.texts import Text
 from qkv.recognition.arrangement import REPEATED
 from qkv.report.anatomy import CodeLine, Made, Mark
@@ -20,6 +20,7 @@ _STAGES = {
     "product": "scores",
     "renormalise": "softmax",
     "drop": "dropout",
+    "exp": "softmax",
     "given": "",
     "derived": "",
     "order": "",
@@ -52,18 +53,21 @@ def lines_of(text: Text, reading: Reading, findings: Sequence[Finding]) -> list[
     return found
 
 
+def place_of(reading: Reading, finding: Finding) -> Place | None:
+    """The expression that is to be written anew; None where that isn't known."""
+    return finding.place or reading.place(finding.operation)
+
+
 def line_of(reading: Reading, finding: Finding) -> int:
-    """The line to change: that of the operation, or of the call where a function only does what it is told.
+    """The line to change: that of the operation, or of the call that it is changed at.
 
     A helper that takes the axis as an argument is right, and its caller wrong.
     """
     place = reading.place(finding.operation)
     if place is None:
         return 0
-    operation = reading.operations[finding.operation]
-    told = place.function and any(f"{word}={word}" in place.code.replace(" ", "") for word in ("axis", "dim"))
-    called = [one.line for one in reading.run.bound if one.value in operation.results and one.line != place.line]
-    return called[-1] if told and called else place.line
+    called = finding.place is not None and finding.place in reading.calls(finding.operation)
+    return finding.place.line if finding.place is not None and called else place.line
 
 
 def _made_wrongly(reading: Reading, finding: Finding) -> Iterator[Known]:
@@ -106,7 +110,7 @@ def _name(known: Known) -> str:
         return f"{'scaled' if known.move == 'scale' else 'masked'} attn_scores"
     if known.kind == "context" and known.move == "project":
         return "output"
-    return _NAMES.get(known.kind, known.kind)
+    return "exp(attn_scores)" if known.move == "exp" else _NAMES.get(known.kind, known.kind)
 
 
 def _note(sight: Sight) -> str:

@@ -15,7 +15,8 @@ from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
 from qkv.scripts.sides import biases, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
-from qkv.scripts.variables import of_variables
+from qkv.scripts.unused import blamed_on_use
+from qkv.scripts.variables import live_values, of_variables
 from qkv.scripts.wording import finding_of
 
 
@@ -39,12 +40,13 @@ class Judgement:
 def judged(reading: Reading, text: Text) -> Judgement:
     """What is right and wrong in a script."""
     judgement = Judgement(mixes_of(reading))
+    live = live_values(reading, judgement.mixes)
     for mix in judgement.mixes:
-        for rule in (slips, axis, sums, masked_late, sides):
-            judgement.findings += rule(mix)
+        findings = [finding for rule in (slips, axis, sums, masked_late, sides) for finding in rule(mix)]
         judgement.assumptions += biases(mix)
-        judgement.findings += scale(mix, text.source, judgement.assumptions)
-        judgement.findings += masking(mix, judgement.mixes, judgement.assumptions, text)
+        findings += scale(mix, text.source, judgement.assumptions)
+        findings += masking(mix, judgement.mixes, judgement.assumptions, text)
+        judgement.findings += (blamed_on_use(mix, finding, live) for finding in findings)
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
     judgement.findings = _first_of_each(reading, judgement.findings)

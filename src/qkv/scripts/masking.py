@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 import numpy as np
 
 from qkv.adapters.texts import Text
 from qkv.scripts import naming
+from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
+from qkv.scripts.spots import Written, spot_at
 from qkv.scripts.variables import live_values
-from qkv.scripts.wording import drawn, hiding, of_other, where_hidden
+from qkv.scripts.writing import drawn, hiding, remade, where_hidden
 
 
 def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
@@ -115,17 +117,45 @@ def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Findin
     elsewhere = any(other.visible is not None for other in mixes) or mixes[-1] is not mix
     if not said_causal and (elsewhere or not (unused or naming.causal_comment(text.source))):
         return
-    step = mix.normalised or mix.context
-    source = mix.name(step.sources[0], "attn_scores")
+    step = mix.softmax or mix.context
+    late = _masked_late(mix, live)
+    if late is not None:
+        yield late
+        return
     if unused:
         name = reading.name(unused[-1])
         said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-        hidden = where_hidden(mix, unused[-1])
-        yield Finding(
-            "mask-not-applied", step.made, said, of_other(mix, step, hiding(mix, source, hidden or name)), mix
-        )
+        hidden = where_hidden(mix, unused[-1], name) or name
+        written = remade(mix, step, lambda scores: hiding(mix, scores, hidden))
+        yield Finding.of("mask-not-applied", said, written, mix)
         return
     word = next((name for name in mix.names() if naming.causal_word(name)), naming.causal_comment(text.source))
     said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"
-    instead, before = of_other(mix, step, hiding(mix, source, "mask")), drawn(mix, source)
-    yield Finding("causal-missing", step.made, said, instead, mix, before)
+    written = remade(mix, step, lambda scores: hiding(mix, scores, "mask"))
+    draws = drawn(mix, written.spot.name(step.sources[0], "attn_scores"))
+    before = f"{draws}\n{written.before}" if written.before else draws
+    yield Finding.of("causal-missing", said, written._replace(before=before), mix)
+
+
+def _masked_late(mix: Mix, live: Set[int]) -> Finding | None:
+    """A mask that changes scores in place once others were made of them, which don't follow; None for none."""
+    reading = mix.reading
+    masked = {sight.known: value for value, sight in reading.sights.items() if value not in live}
+    for known, value in masked.items():
+        made = reading.made_by.get(value, -1)
+        if known.move != "mask" or known.slip or made < 0 or not reading.operations[made].in_place:
+            continue
+        before, spot = known.sources[0], spot_at(reading, made)
+        if before not in mix.path or before is mix.weights or mix.uses(before)[0] > made:
+            continue
+        later = [one for one in mix.path if one.kind == "scores" and mix.uses(one)[0] > made]
+        name = next((name for one in later if (name := spot.variable(one))), "")
+        changed = spot.variable(before)
+        code, times = with_code(spot.code, changed, name) if name else ("", 0)
+        if times:
+            said = (
+                f"{changed} is masked here, after {name} was made of it, and the weights are made of {name}: a "
+                "variable does not follow when what it was made of changes"
+            )
+            return Finding.of("mask-not-applied", said, Written(spot, code), mix)
+    return None

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from qkv.scripts.known import Array, Known
+from qkv.scripts.possible import PRODUCTS
 from qkv.scripts.reading import Reading, refs
 
 
@@ -33,6 +34,16 @@ class Mix:
     def value(self) -> Known:
         """What is mixed."""
         return self.context.sources[1]
+
+    @cached_property
+    def operation(self) -> int:
+        """The operation that mixes; where one token's context vector was made by itself too, that which makes all."""
+        reading, made = self.reading, dict[int, int]()
+        for value in reading.values_of(self.context):
+            number = reading.made_by.get(value, -1)
+            if number >= 0 and reading.operations[number].name in PRODUCTS:
+                made.setdefault(number, reading.array(value).size)
+        return max(made, key=lambda number: made[number], default=self.context.made)
 
     @cached_property
     def path(self) -> list[Known]:
@@ -67,6 +78,12 @@ class Mix:
     def normalised(self) -> Known | None:
         """The step after which the weights sum to one."""
         return next((one for one in self.path if one.move in ("softmax", "renormalise")), None)
+
+    @property
+    def softmax(self) -> Known | None:
+        """The step that makes weights of scores."""
+        made = (one for one in self.path if one.kind == "weights" and one.sources)
+        return next((one for one in made if one.sources[0].kind == "scores"), None)
 
     @cached_property
     def visible(self) -> Array | None:
@@ -126,13 +143,42 @@ class Mix:
     @property
     def weights_first(self) -> bool:
         """Whether the weights are the first factor: ``weights @ values``, and not ``values.T @ weights``."""
-        given = [self.reading.sights.get(value) for value in refs(self.reading.operations[self.context.made].arguments)]
+        given = [self.reading.sights.get(value) for value in refs(self.reading.operations[self.operation].arguments)]
         return not given or given[0] is None or given[0].known is self.weights
 
     @property
     def is_torch(self) -> bool:
         """Whether the script computes in torch."""
         return "torch" in self.reading.run.frameworks
+
+    @cached_property
+    def _above(self) -> list[int]:
+        """The arrays that led to the context vectors."""
+        return self.reading.above(self.operation)
+
+    def made(self, step: Known) -> int:
+        """The operation that made a step of this mix; others may have made the same before, for one token say."""
+        if step is self.context:
+            return self.operation
+        reading = self.reading
+        steps = [value for value in self._above if value in reading.sights and reading.sights[value].known is step]
+        return min((reading.made_by[value] for value in steps if value in reading.made_by), default=step.made)
+
+    def uses(self, step: Known) -> list[int]:
+        """The operations that take a step of this mix on to the next one, in their order."""
+        place, reading = self.path.index(step), self.reading
+        if not place:
+            return [self.operation]
+        made = self.made(self.path[place - 1])
+        above = {reading.made_by[value] for value in reading.above(made) if value in reading.made_by}
+        return sorted(number for number in {*above, made} if self._takes(number, step)) or [made]
+
+    def _takes(self, number: int, known: Known) -> bool:
+        """Whether an operation makes something else of a known array."""
+        operation, sights = self.reading.operations[number], self.reading.sights
+        given = [sights[value].known for value in refs(operation.arguments) if value in sights]
+        made = [sights[value].known for value in operation.results if value in sights]
+        return known in given and known not in made
 
     def made_for(self, product: Known, side: Known) -> int:
         """The operation that made one side of a product, the last one before it where several made the same."""

@@ -204,7 +204,13 @@ def elementwise(sight: Sight, before: Array, after: Array, operation: str) -> Kn
         for made in _normalised(known):
             if close(made.array.reshape(-1)[sight.index], after):
                 return made
-        return _scaled(known, before, after) or _masked(sight, before, after) or _added(sight, before, after, operation)
+        raised = next((one for one in _raised(known) if close(one.array.reshape(-1)[sight.index], after)), None)
+        return (
+            raised
+            or _scaled(known, before, after)
+            or _masked(sight, before, after)
+            or _added(sight, before, after, operation)
+        )
     if known.kind in ("tokens", "context"):
         return _scaled(known, before, after) or _dropped(sight, before, after, operation)
     return None
@@ -232,15 +238,30 @@ def _normalised(scores: Known) -> Iterator[Known]:
         yield Known("weights", array=1 / (1 + np.exp(-array)), over="", slip="softmax-missing", **made)
 
 
+def _raised(scores: Known) -> Iterator[Known]:
+    """E to the power of the scores, as they are or with a maximum taken off: what a softmax divides by its sums."""
+    array = scores.array
+    with np.errstate(all="ignore"):
+        for off in (0.0, array.max(-1, keepdims=True), array.max(-2, keepdims=True), array.max()):
+            yield Known("weights", scores.axes, np.exp(array - off), "exp", (scores,))
+
+
 def _of_weights(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
     known, index = sight.known, sight.index
     made: dict[str, Any] = {"axes": known.axes, "sources": (known,)}
+    if known.move == "exp":
+        whole = next((one for one in _normalised(known.sources[0]) if close(one.array.reshape(-1)[index], after)), None)
+        if whole is not None:
+            return whole
     with np.errstate(all="ignore"):
         for axis, over in ((-1, "key"), (-2, "query")):
             shares = known.array / known.array.sum(axis, keepdims=True)
             if close(shares.reshape(-1)[index], after):
                 return Known("weights", array=shares, move="renormalise", over=over, **made)
         again = softmax(known.array, -1)
+    step = known.first("softmax", "renormalise", "exp")
+    if step is not None and step.move == "exp":
+        return _zeroed(sight, before, after)
     if close(again.reshape(-1)[index], after):
         return Known("weights", array=again, move="softmax", over="key", slip="softmax-twice", **made)
     scaled = _scaled(known, before, after)

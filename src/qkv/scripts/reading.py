@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -70,13 +71,27 @@ class Reading:
 
     def above(self, operation: int) -> list[int]:
         """The arrays that an operation was given, and those that these were made of, the nearest first."""
-        found, pending = list[int](), list(refs(self.operations[operation].arguments))
+        found, pending = dict[int, None](), deque(refs(self.operations[operation].arguments))
         while pending:
-            value = pending.pop(0)
+            value = pending.popleft()
             if value not in found:
-                found.append(value)
+                found[value] = None
                 pending += self.parents.get(value, [])
-        return found
+        return list(found)
+
+    def calls(self, operation: int) -> list[Place]:
+        """The script's calls that led to where an operation stands, the innermost first."""
+        return [self.run.recording.places[call] for call in self.operations[operation].calls]
+
+    def held_at(self, operation: int, function: str) -> dict[str, int]:
+        """What each variable of a function, or of none, holds when an operation begins."""
+        return {one.name: one.value for one in self.run.held if one.function == function and one.after <= operation}
+
+    def name_at(self, known: Known, operation: int, function: str) -> str:
+        """The variable of a function that holds a known array when an operation begins; empty for none."""
+        values = set(self.values_of(known))
+        held = {name: value for name, value in self.held_at(operation, function).items() if value in values}
+        return max(held, key=lambda name: self.array(held[name]).size, default="")
 
     def code(self, operation: int) -> str:
         """The expression of an operation."""
@@ -97,11 +112,17 @@ class Reading:
         """Every known array of a kind, in the order in which they were found."""
         return list(dict.fromkeys(sight.known for sight in self.sights.values() if sight.known.kind == kind))
 
-    def expression_of(self, known: Known) -> str:
-        """The expression that makes a known array, to stand in another one; empty where it is long, or none made it."""
-        code = self.code(known.made)
-        if not code or len(code) > LONGEST:
+    def expression_of(self, known: Known, function: str | None = None) -> str:
+        """The expression that makes a known array, to stand in another one; empty where it is long, or none made it.
+
+        Args:
+            known: the array.
+            function: where the other one stands: names of another function mean nothing there; None for anywhere.
+        """
+        place = self.place(known.made)
+        if place is None or len(place.code) > LONGEST or function not in (None, place.function):
             return ""
+        code = place.code
         return f"({code})" if any(f" {sign} " in code for sign in "@*/+-") and not code.endswith(")") else code
 
     def name_of(self, known: Known) -> str:

@@ -19,15 +19,14 @@ from qkv.report import CandidateWords, Disagreement, NamedFault, Report, RowPair
 from qkv.report.anatomy import Anatomy
 from qkv.report.cells import source_line
 from qkv.scripts.alone import Alone, against_alone
-from qkv.scripts.anatomy import line_of, lines_of
+from qkv.scripts.anatomy import line_of, lines_of, place_of
 from qkv.scripts.findings import Finding
 from qkv.scripts.judging import Judgement, judged
+from qkv.scripts.known import Known
 from qkv.scripts.masking import is_causal
 from qkv.scripts.reading import Reading
 from qkv.scripts.slips import slip_of
 from qkv.scripts.walking import read
-
-_ALL_ROWS = "every row is wrong: it is the shared inputs, or the way the weights are made"
 
 
 @dataclass(frozen=True)
@@ -52,10 +51,11 @@ class Explained(Anatomy):
     Attributes:
         line: the line to change, of a notebook in all cells one below the other; None where none is named.
         instead: what its findings say to write in the place of what.
-        contexts: how many products of weights of scores and of values it makes.
-        masked: how many of these weights are masked.
+        contexts: at how many places it makes context vectors of weights of scores.
+        masked: at how many of them these weights are masked.
         assumed: what was taken for granted.
         variables: the variables of which it is known what they hold, with the numbers of those that nothing made.
+        numbers: what all of its variables held.
     """
 
     line: int | None = None
@@ -64,6 +64,12 @@ class Explained(Anatomy):
     masked: int = 0
     assumed: frozenset[str] = frozenset()
     variables: frozenset[tuple[str, bytes]] = frozenset()
+    numbers: frozenset[tuple[str, bytes]] = frozenset()
+
+    def lacks(self, other: Explained) -> bool:
+        """Whether a variable of another run of the script holds nothing here that is known, nor what it held there."""
+        lost = {name for name, _ in other.variables - self.variables}
+        return any(name in lost for name, _ in other.numbers - self.numbers)
 
 
 def explained(text: Text, host: Hosting, repeat: str) -> Explained:
@@ -88,16 +94,23 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
         lines_of(text, reading, findings),
         line or None,
         list(_instead(reading, findings)),
-        sum(mix.product is not None for mix in judgement.mixes),
-        sum(mix.visible is not None for mix in judgement.mixes),
+        _places_of(reading, [mix.context for mix in judgement.mixes if mix.product is not None]),
+        _places_of(reading, [mix.context for mix in judgement.mixes if mix.visible is not None]),
         frozenset(judgement.assumptions),
         frozenset(_variables(reading)),
+        frozenset((one.name, reading.array(one.value).tobytes()) for one in run.bound),
     )
+
+
+def _places_of(reading: Reading, contexts: Sequence[Known]) -> int:
+    """At how many places context vectors are made; those of one token are a part of all where both are right."""
+    made = [reading.made_by.get(value, -1) for known in contexts for value in reading.values_of(known)]
+    return len({reading.place(number) for number in made})
 
 
 def _variables(reading: Reading) -> Iterator[tuple[str, bytes]]:
     for value, sight in reading.sights.items():
-        if sight.known.sources or not sight.fixed:
+        if (sight.known.sources or not sight.fixed) and sight.known.move != "exp":
             yield reading.name(value), b""
         if not sight.known.sources and not sight.fixed and sight.known.kind in ("tokens", "matrix"):
             yield reading.name(value), reading.array(value).tobytes()
@@ -106,9 +119,8 @@ def _variables(reading: Reading) -> Iterator[tuple[str, bytes]]:
 def _instead(reading: Reading, findings: Sequence[Finding]) -> Iterator[Instead]:
     """The expressions that findings say to write in the place of others."""
     for finding in findings:
-        # A helper that does what it is told is left alone: its caller is to be changed.
-        place, code = reading.place(finding.operation), finding.instead.partition("   #")[0]
-        if place is None or place.line != line_of(reading, finding):
+        place, code = place_of(reading, finding), finding.instead.partition("   #")[0]
+        if place is None:
             continue
         with contextlib.suppress(SyntaxError):
             ast.parse(code)
@@ -179,15 +191,15 @@ def _fault(text: Text, reading: Reading, finding: Finding) -> NamedFault:
 
 def _mended(text: Text, reading: Reading, finding: Finding) -> str:
     """The line as it should be, where one expression is to be replaced in it; else what to write."""
-    place = reading.place(finding.operation)
+    place = place_of(reading, finding)
     before = f"{finding.before}\n" if finding.before else ""
-    if place is None or place.line != place.end_line or place.line != line_of(reading, finding):
+    if place is None or place.line != place.end_line:
         return before + finding.instead
     if "#" in finding.instead or "\n" in finding.instead or reading.operations[finding.operation].in_place:
         return before + finding.instead
     line = text.lines[place.line - 1].encode()
     start, end = line[: place.column].decode(), line[place.end_column :].decode()
-    operands = " @ " in finding.instead or " / " in finding.instead
+    operands = finding.instead != place.code and (" @ " in finding.instead or " / " in finding.instead)
     alone = start.rstrip().endswith(("=", "(", ",", "return")) and (end.strip()[:1] in ("", ")", ",", "#"))
     instead = f"({finding.instead})" if operands and not alone else finding.instead
     return before + f"{start}{instead}{end}".strip()
@@ -231,11 +243,11 @@ def _spread(alone: Alone) -> str:
     rows = [row for row, wrong in enumerate(alone.wrong) if wrong]
     if len(alone.wrong) == 1:
         return ""
-    if len(rows) == len(alone.wrong):
-        return _ALL_ROWS
+    right = f", though the weights of token {alone.token} are right" if alone.weights_right else ""
     if len(rows) == 1:
-        return f"row {rows[0]} is wrong and the others are right: it is that token's row of weights"
-    return f"rows {', '.join(map(str, rows))} are wrong"
+        return f"row {rows[0]} is wrong and the others are right{right}"
+    which = "every row is wrong" if len(rows) == len(alone.wrong) else f"rows {', '.join(map(str, rows))} are wrong"
+    return which + right
 
 
 def _framework(reading: Reading) -> tuple[str, str]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 
 from qkv.scripts import naming
+from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
-from qkv.scripts.reading import Reading
-from qkv.scripts.wording import softmax_code
+from qkv.scripts.spots import Spot, Written, handed_over, spot_at
+from qkv.scripts.writing import remade
 
 UNSCALED = ("unscaled", "no scal", "without scal", "not scale")
 """How a script says that it leaves the scale out on purpose."""
@@ -35,36 +35,43 @@ def sides(mix: Mix) -> Iterator[Finding]:
         yield Finding(wrong[0], mix.product.made, wrong[1], wrong[2], mix)
     roles = {known.role for known in mix.reading.knowns("tokens")}
     roles |= {naming.role_of(name) for name in _like(mix, value) if not naming.is_matrix(name)}
-    instead = f"{mix.name(mix.weights, 'attn_weights')} @ {_named(mix.reading, 'value')}"
+    spot = spot_at(mix.reading, mix.operation)
+    instead = f"{spot.name(mix.weights, 'attn_weights')} @ {spot.of_role('value')}"
     if value.role in ("query", "key") and "value" in roles:
         said = f"the weights are applied to {mix.name(value, value.role)}; it is the values that are mixed"
-        yield Finding("weights-times-key", mix.context.made, said, instead, mix)
+        yield Finding("weights-times-key", mix.operation, said, instead, mix)
     elif not value.role and mix.projected and "value" in roles and value in (*query.chain(), *key.chain()):
         said = f"the weights are applied to {mix.name(value, 'the inputs')}, as they are before any projection"
-        yield Finding("value-not-projected", mix.context.made, said, instead, mix)
+        yield Finding("value-not-projected", mix.operation, said, instead, mix)
 
 
 def _of_scores(mix: Mix, query: Known, key: Known) -> tuple[str, str, str] | None:
     """What is wrong with the two sides of the scores: fault, words and what to write; None where nothing is."""
     reading, roles = mix.reading, {known.role for known in mix.reading.knowns("tokens")}
     left, right = mix.name(query, query.role), mix.name(key, key.role)
+    spot = spot_at(reading, mix.product.made if mix.product is not None else -1)
+    right_one = f"{spot.of_role('query')} @ {_turned(spot.of_role('key'), key)}"
     if (query.role, key.role) == ("key", "query"):
         said = (
             f"the rows belong to {left} here, and the columns to {right}. A row must belong to a query: it holds "
             "what one "
             "token looks at"
         )
-        return "scores-transposed", said, f"{right} @ {left}.T"
+        return "scores-transposed", said, right_one
     if query is key and query.role == "query" and "key" in roles:
         said = f"{left} is multiplied with itself, and the keys are not used"
-        return "key-is-query", said, f"{left} @ {_named(reading, 'key')}.T"
+        return "key-is-query", said, right_one
     if query is key and query.role == "key" and "query" in roles:
         said = f"{left} is multiplied with itself, and the queries are not used"
-        return "query-is-key", said, f"{_named(reading, 'query')} @ {left}.T"
+        return "query-is-key", said, right_one
     if "value" in (query.role, key.role):
         said = f"{left} and {right} make the scores; values take no part in them"
-        return "projection-reused", said, f"{_named(reading, 'query')} @ {_named(reading, 'key')}.T"
+        return "projection-reused", said, right_one
     return None
+
+
+def _turned(name: str, key: Known) -> str:
+    return f"{name}.T" if key.array.ndim == 2 else f"{name}.transpose(-2, -1)"
 
 
 def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
@@ -79,7 +86,17 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
         said = (
             f"{mix.name(step, step.role)} is made with {mix.name(matrix, matrix.role)}, the matrix of the {matrix.role}"
         )
-        yield Finding("projection-reused", step.made, said, f"{mix.name(step.sources[0], 'inputs')} @ {name}", mix)
+        spot = spot_at(reading, mix.made_for(mix.product or mix.context, step))
+        code = _with_matrix(spot, mix.name(matrix, matrix.role), name)
+        code = code or f"{spot.name(step.sources[0], 'inputs')} @ {name}"
+        yield Finding.of("projection-reused", said, Written(spot, code), mix)
+
+
+def _with_matrix(spot: Spot, old: str, new: str) -> str:
+    """The code of a projection with another matrix, or layer, in it; empty where the old one has no name in it."""
+    old, new = old.removesuffix(".weight"), new.removesuffix(".weight")
+    code, times = with_code(spot.code, old, new)
+    return code if times else ""
 
 
 def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator[Finding]:
@@ -98,8 +115,8 @@ def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator
         made = mix.made_for(product, side)
         tokens, matrix = mix.name(step.sources[0], "inputs"), mix.name(step.sources[1], f"W_{side.role}")
         said = f"the {role}s are made with {matrix}, the matrix of the {side.role}, and {own[role]} is not used"
-        code = re.sub(rf"\b{re.escape(matrix)}\b", own[role], reading.code(made))
-        yield Finding("projection-reused", made, said, code if own[role] in code else f"{tokens} @ {own[role]}", mix)
+        code = _with_matrix(spot_at(reading, made), matrix, own[role])
+        yield Finding("projection-reused", made, said, code or f"{tokens} @ {own[role]}", mix)
 
 
 def _like(mix: Mix, side: Known) -> list[str]:
@@ -109,17 +126,10 @@ def _like(mix: Mix, side: Known) -> list[str]:
     return [names[0] for value, names in reading.names.items() if reading.array(value).shape in shapes]
 
 
-def _named(reading: Reading, role: str) -> str:
-    """The variable that holds the tokens of a role."""
-    names = [reading.name_of(known) for known in reading.knowns("tokens") if known.role == role]
-    names += [name for every in reading.names.values() for name in every if naming.role_of(name) == role]
-    return next((name for name in names if name), role)
-
-
 def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
     """Scores of projected tokens are divided by the root of the number of channels."""
-    product, dim, softmax = mix.product, mix.head_dim, mix.normalised
-    if product is None or product.slip or dim < 2 or softmax is None or softmax.slip:
+    product, dim, softmax = mix.product, mix.head_dim, mix.softmax
+    if product is None or product.slip or dim < 2 or mix.normalised is None or softmax is None or softmax.slip:
         return
     if np.isclose(mix.factor, mix.right_factor, rtol=1e-3):
         return
@@ -128,10 +138,21 @@ def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
     if any(word in source.lower() for word in UNSCALED) or (unusual and (not mix.projected or TEMPERATURE in source)):
         assumptions.append(f"the scores are multiplied by {mix.factor:.4g}, which was taken as meant")
         return
-    made = next((one.made for one in mix.path if one.move == "scale"), softmax.made)
-    keys = mix.name(mix.key, "keys") if mix.key is not None else "keys"
-    scaled = f"{mix.name(product, 'attn_scores')} / {keys}.shape[-1] ** 0.5"
-    yield Finding(fault, made, said, softmax_code(mix, scaled) if made == softmax.made else scaled, mix)
+    scaled = next((one for one in mix.path if one.move == "scale"), None)
+    if scaled is None:
+        written = remade(mix, softmax, lambda scores: f"{scores} / {_root(mix, softmax)}")
+        yield Finding.of(fault, said, written, mix)
+        return
+    spot = spot_at(mix.reading, mix.made(scaled))
+    instead = f"{spot.name(product, 'attn_scores')} / {_root(mix, scaled)}"
+    yield Finding.of(fault, said, Written(spot, instead), mix)
+
+
+def _root(mix: Mix, step: Known) -> str:
+    """The root of the number of channels, where a step is made: by the keys' shape where these have a name there."""
+    spot, dim = handed_over(mix.reading, mix.made(step), step.sources[0]), mix.head_dim
+    keys = "" if mix.key is None else spot.variable(mix.key, dim)
+    return f"{keys}.shape[-1] ** 0.5" if keys else f"{dim} ** 0.5"
 
 
 def biases(mix: Mix) -> Iterator[str]:

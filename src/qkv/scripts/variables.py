@@ -14,7 +14,8 @@ from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known, close
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
-from qkv.scripts.wording import softmax_code
+from qkv.scripts.spots import spot_at
+from qkv.scripts.writing import softmax_code
 
 _COMPARING = frozenset({"allclose", "equal", "array_equal", "isclose", "assert_close", "assert_allclose", "eq"})
 
@@ -51,7 +52,9 @@ def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
             if old.value not in values:
                 continue
             later = [
-                one for one in reading.run.bound if one.name == old.name and old.after < one.after <= mix.context.made
+                one
+                for one in reading.run.bound
+                if (one.name, one.function) == (old.name, old.function) and old.after < one.after <= mix.operation
             ]
             dead = [one for one in later if one.value not in live and not _same(reading, one.value, known)]
             if later and later[-1] in dead:
@@ -62,7 +65,7 @@ def _stale(mix: Mix, live: set[int]) -> Iterator[Finding]:
                     "from the old ones: a variable does not follow when what it was made of changes. Do the softmax "
                     "again after it"
                 )
-                yield Finding("stale-variable", mix.context.made, said, reading.code(mix.context.made), mix, before)
+                yield Finding("stale-variable", mix.operation, said, reading.code(mix.operation), mix, before)
                 return
 
 
@@ -71,7 +74,7 @@ def _again(mix: Mix, known: Known, weights: str) -> str:
     step = mix.normalised
     if step is not None and known in step.sources[0].chain():
         return f"{weights} = {mix.reading.code(step.made)}"
-    return f"{weights} = {softmax_code(mix, mix.name(known, 'attn_scores'))}"
+    return f"{weights} = {softmax_code(mix, spot_at(mix.reading, mix.operation).name(known, 'attn_scores'))}"
 
 
 def _same(reading: Reading, value: int, known: Known) -> bool:

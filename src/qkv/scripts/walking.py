@@ -12,7 +12,7 @@ from qkv.adapters.messages import ScriptRun
 from qkv.adapters.recording import Operation
 from qkv.scripts import naming
 from qkv.scripts.fused import FUSED
-from qkv.scripts.known import CLOSE, Kind, Known, Sight, sight_of
+from qkv.scripts.known import CLOSE, Kind, Known, Sight, close, sight_of
 from qkv.scripts.possible import PRODUCTS, VIEWS, in_own_order, possible
 from qkv.scripts.reading import Reading, names_of, refs
 
@@ -58,7 +58,7 @@ class _Reader:
             if sight is not None:
                 self._take(value, sight)
             else:
-                self.roots[value] = self._roots(given)
+                self.roots[value] = [] if operation.name in _REDUCING else self._roots(given)
 
     def _take(self, value: int, sight: Sight) -> None:
         self.sights[value] = sight
@@ -157,7 +157,7 @@ class _Reader:
         """A known array that was made in this way before, by a loop or for another token, in its place."""
         for other in self.knowns:
             same = all(getattr(other, name) == getattr(known, name) for name in _TOLD_APART)
-            if same and np.array_equal(other.array, known.array, equal_nan=True):
+            if same and close(other.array, known.array):
                 return other
         return known
 

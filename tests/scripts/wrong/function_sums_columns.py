@@ -1,4 +1,4 @@
-# rows-not-one in line 9
+# softmax-over-queries in line 9
 import numpy as np
 
 def scores_of(q, k):

@@ -1,0 +1,79 @@
+"""Spots: where code is to be written in a script, and by which names it may speak there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from qkv.adapters.recording import Place
+from qkv.scripts import naming
+from qkv.scripts.known import Known
+from qkv.scripts.reading import Reading
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place where code is to be written.
+
+    Attributes:
+        reading: the script.
+        operation: number of the operation that the code makes anew; its variables are those that hold something when
+            it begins.
+        place: the expression in whose place the code goes: that operation's, or a call that led to it; None for none.
+    """
+
+    reading: Reading
+    operation: int
+    place: Place | None
+
+    @property
+    def code(self) -> str:
+        """The expression as it is written."""
+        return "" if self.place is None else self.place.code
+
+    @property
+    def function(self) -> str:
+        """The function whose names can be spoken of; empty for none."""
+        return "" if self.place is None else self.place.function
+
+    def variable(self, known: Known, size: int | None = None) -> str:
+        """The variable that holds a known array here, its last axis of that size; empty for none."""
+        name = self.reading.name_at(known, self.operation, self.function)
+        held = self.reading.held_at(self.operation, self.function)
+        return name if name and size in (None, self.reading.array(held[name]).shape[-1]) else ""
+
+    def name(self, known: Known, otherwise: str) -> str:
+        """The variable that holds a known array here, else the expression that makes it, else what else to call it."""
+        return self.variable(known) or self.reading.expression_of(known, self.function) or otherwise
+
+    def of_role(self, role: str) -> str:
+        """The variable here that holds the queries, keys or values by its name; the role itself where there is none."""
+        held = self.reading.held_at(self.operation, self.function)
+        named = [name for name in held if naming.role_of(name) == role and not naming.is_matrix(name)]
+        return max(named, key=lambda name: self.reading.array(held[name]).size, default=role)
+
+
+class Written(NamedTuple):
+    """An expression to write in a spot, and a statement in front of its own; that is empty for none."""
+
+    spot: Spot
+    code: str
+    before: str = ""
+
+
+def spot_at(reading: Reading, operation: int) -> Spot:
+    """The spot of an operation's own expression."""
+    return Spot(reading, operation, reading.place(operation))
+
+
+def handed_over(reading: Reading, operation: int, known: Known) -> Spot:
+    """The spot at which the function that made a known array uses it: where it hands it to another one, that call.
+
+    What a function is handed is wrong where it was made, and the function may be right for what others hand it.
+    """
+    own, made = spot_at(reading, operation), reading.place(known.made)
+    if made is None or made.function == own.function:
+        return own
+    calls = [call for call in reading.calls(operation) if call.function == made.function]
+    outer = Spot(reading, operation, calls[0]) if calls else own
+    return outer if outer.variable(known) else own
