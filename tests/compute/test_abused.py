@@ -290,22 +290,6 @@ def test_what_was_kept_in_inference_mode_serves_training(make: Callable[[], Mask
     grad.sum().backward()
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's own, of what it may not trace
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"mask": WINDOW}, {"softcap": 3.0}, {"mask": "causal & window(5)"}], ids=str)
-def test_compiled_functions_give_the_same(options: dict[str, Any]) -> None:
-    def block(*given: Tensor) -> Tensor:
-        return torch.relu(run(*given, **options)) + 1
-
-    compiled = torch.compile(block, backend="aot_eager")
-    for given in (heads(), [x[:, :, :30].detach().requires_grad_() for x in heads()]):
-        mine, its = (
-            (side := function(*given), *torch.autograd.grad(side.sum(), given)) for function in (compiled, block)
-        )
-        for got, right in zip(mine, its, strict=True):
-            torch.testing.assert_close(got, right)
-
-
 # --- masks, threads, memory -------------------------------------------------------------------------------------------
 
 

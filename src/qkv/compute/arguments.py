@@ -160,10 +160,8 @@ def read_arguments(
         if part in UNREAD:
             _refuse(f"mask {rule} says nothing of which {part} there are; write qkv.{part}({UNREAD[part]}) & ...")
     rule.must_fit(sizes[3], batch=sizes[0], num_heads=sizes[1])
-    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else _number("scale", scale)
+    scale = max(query.shape[-1], 1) ** -0.5 if scale is None else _finite_scale(scale)
     softcap = None if softcap is None else _number("softcap", softcap)
-    if not math.isfinite(scale):
-        _refuse(f"scale is {scale}, and must be finite: scores are multiplied by it")
     if softcap is not None and not 0 < softcap < math.inf:
         _refuse(f"softcap is {softcap}, and must be above 0: no score goes beyond it. Without a cap, leave it out")
     if not 0 <= dropout_p < 1:
@@ -320,6 +318,13 @@ def _broadcasting(name: str, x: Tensor, sizes: tuple[int, ...], query: Tensor) -
                 f"broadcast to (batch, head, query, key) = {sizes}"
             )
     return whole
+
+
+def _finite_scale(given: Any) -> float:
+    scale = _number("scale", given)
+    if not math.isfinite(scale):
+        _refuse(f"scale is {scale}, and must be finite: scores are multiplied by it")
+    return scale
 
 
 def _number(name: str, given: Any) -> float:

@@ -23,11 +23,12 @@ from qkv.compute.arguments import (
     without_autocast,
 )
 from qkv.compute.composite import Attended, composite, empty_rows
-from qkv.compute.planning import Plan, plan_of
+from qkv.compute.operation import attend_in_graph, has_code
+from qkv.compute.planning import Plan, plan_of, why_composite
 from qkv.compute.tiled import tiled
 from qkv.compute.work import Work
 from qkv.errors import SpecError, nearest
-from qkv.masks import QueryOffset
+from qkv.masks import Mask, QueryOffset
 
 
 @overload
@@ -114,12 +115,23 @@ def attend(
         SpecError: a value that can't be meant, or an argument that isn't known.
     """
     _check_known(unknown)
-    given = read_arguments(
-        query, key, value, mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision
-    )
+    options = (mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision)
+    if torch.compiler.is_compiling() and not _fits_a_graph(mask, return_weights):
+        from qkv.compute.uncompiled import as_written
+
+        made: Tensor | tuple[Tensor, ...] = as_written(_made, (query, key, value), options, return_lse, return_weights)
+        return made
+    return _made((query, key, value), options, return_lse, return_weights)
+
+
+def _made(
+    heads: tuple[Tensor, Tensor, Tensor], options: tuple[Any, ...], return_lse: bool, return_weights: Rows
+) -> Tensor | tuple[Tensor, ...]:
+    query, _, value = heads
+    given = read_arguments(*heads, *options)
     rows = read_rows(return_weights, given)
     with without_autocast(query.device):
-        attended = _attended(given, plan_of(given, weights=return_weights is True), return_lse)
+        attended = _attended(given, return_weights is True, return_lse)
         if rows is not None:
             weights = composite(given, rows=rows).weights
         else:
@@ -150,23 +162,35 @@ def plan(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Plan:
     return plan_of(read_arguments(query, key, value, **options), weights=weights is True)
 
 
-def _attended(given: Arguments, plan: Plan, lse_wanted: bool) -> Attended:
-    if plan.kernel == "composite":
+def _attended(given: Arguments, weights_wanted: bool, lse_wanted: bool) -> Attended:
+    if why_composite(given, weights_wanted):
         kept = None
         if given.dropout_p:
             sizes = (given.batch, given.num_heads, given.query_len, given.key_len)
             kept = torch.rand(sizes, device=given.query.device) >= given.dropout_p
         return composite(given, kept)
     value_dim = given.value.shape[3]
-    fused = plan.kernel == "flash"
-    seed = int(torch.randint(2**62, ())) if given.dropout_p else 0
     lse_wanted = lse_wanted or given.empty_row != "zero"
-    output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, lse_wanted, seed))
+    seed = torch.randint(2**62, ()) if given.dropout_p else None
+    if torch.compiler.is_compiling():
+        output, lse = attend_in_graph(_of_one_size(given), seed, lse_wanted)
+    else:
+        plan = plan_of(given)
+        fused = plan.kernel == "flash"
+        number = 0 if seed is None else int(seed)
+        output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, lse_wanted, number))
     if output.shape[3] != value_dim:
         output = output[..., :value_dim]
     if given.empty_row != "zero":
         output = output.where(~empty_rows(lse)[..., None], _of_empty_rows(given))
     return Attended(output, lse)
+
+
+def _fits_a_graph(mask: Masks, rows: Rows) -> bool:
+    """Whether torch.compile can follow what a call says; it can't read texts, NumPy's arrays, and a user's own rule."""
+    masks = mask if isinstance(mask, tuple | list) else (mask,)
+    said = all(one is None or isinstance(one, Tensor) or (isinstance(one, Mask) and has_code(one)) for one in masks)
+    return said and (rows is None or isinstance(rows, bool))
 
 
 def _of_one_size(given: Arguments) -> Arguments:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from qkv.compute.arguments import Arguments
+from qkv.compute.arguments import Arguments, Precision
 from qkv.masks import Positions
 
 
@@ -41,7 +41,7 @@ def composite(given: Arguments, kept: Tensor | None = None, rows: Tensor | None 
     device = given.query.device
     stand = torch.arange(given.query_len, device=device) if rows is None else rows
     given = given if rows is None else given.of_rows(rows)
-    exact = precise(given)
+    exact = precise(given.query.dtype, given.precision)
     query = given.query.to(exact).unflatten(1, (given.num_kv_heads, given.group_size))  # batch kv_head group query dim
     key, value = (x.to(exact)[:, :, None] for x in (given.key, given.value))
     attn_scores = (query @ key.mT).flatten(1, 2) * given.scale  # batch head query key
@@ -73,9 +73,9 @@ def composite(given: Arguments, kept: Tensor | None = None, rows: Tensor | None 
     return Attended(output.to(dtype), lse, attn_weights.to(dtype))
 
 
-def precise(given: Arguments) -> torch.dtype:
-    """What the scores are computed in."""
-    return torch.float64 if given.precision == "high" else torch.promote_types(given.query.dtype, torch.float32)
+def precise(dtype: torch.dtype, precision: Precision) -> torch.dtype:
+    """What the scores of a query of some dtype are computed in."""
+    return torch.float64 if precision == "high" else torch.promote_types(dtype, torch.float32)
 
 
 def _sum_exp(given: Arguments, attn_scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
         given: the call.
         weights: whether the weights are wanted.
     """
-    reasons = _why_composite(given, weights)
+    reasons = why_composite(given, weights)
     if reasons:
         return Plan("composite", (), 1.0, tuple(reasons))
     reasons = _why_blockwise(given)
@@ -88,17 +88,23 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
     return Plan("flash" if fused else "blockwise", tiles, share, tuple(reasons))
 
 
-def _why_composite(given: Arguments, weights: bool) -> list[str]:
+def why_composite(given: Arguments, weights: bool) -> list[str]:
+    """Why all the scores have to be made; nothing where they haven't."""
     reasons = []
     if weights:
         reasons.append("the weights are wanted: no fused kernel gives them")
     if _transforming() and any(_in_transform(x) for x in given.tensors if x is not None):
         reasons.append("a forward-mode derivative or a transform of torch.func is going on: fused kernels have none")
-    if torch.compiler.is_compiling():
-        reasons.append("torch.compile is at work: it makes kernels of plain operations")
+    if _exporting():
+        reasons.append("torch.export is at work: what it writes down is to run without qkv")
     if 0 in (given.query.shape[3], given.value.shape[3]):
         reasons.append("heads without channels: there is nothing to compute")
     return reasons
+
+
+def _exporting() -> bool:
+    """Whether torch.export is at work, as far as this torch tells: those before 2.7 don't."""
+    return hasattr(torch.compiler, "is_exporting") and torch.compiler.is_exporting()
 
 
 def _transforming() -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from qkv.compute import blockwise, flash
 from qkv.compute.arguments import without_autocast
-from qkv.compute.composite import composite, finite
+from qkv.compute.composite import composite, finite, precise
 from qkv.compute.lowering import SCORES, capped
 from qkv.compute.tiles import Tile
 from qkv.compute.work import Work
@@ -56,7 +56,7 @@ class _Tiled(torch.autograd.Function):
 def forward(work: Work) -> tuple[Tensor, Tensor]:
     """The context vectors and their log-sum-exp."""
     given, query = work.given, work.given.query
-    exact = torch.promote_types(query.dtype, torch.float32)
+    exact = precise(query.dtype, given.precision)
     sizes = (*query.shape[:3], given.value.shape[3])
     calls = list(work.calls())
     if len(calls) == 1 and given.sinks is None and calls[0][1].holds(given.batch, given.query_len):
@@ -113,7 +113,7 @@ def gradients(
 ) -> list[Tensor | None]:
     """The gradients of query, key, value, bias and sinks."""
     given = work.given
-    exact = torch.promote_types(given.query.dtype, torch.float32)
+    exact = precise(given.query.dtype, given.precision)
     grad = torch.zeros_like(output) if grad is None else grad
     of_query, of_key, of_value = (x.new_zeros(x.shape, dtype=exact) for x in (given.query, given.key, given.value))
     of_bias = None if given.bias is None or not wanted[3] else given.bias.new_zeros(given.bias.shape, dtype=exact)

@@ -109,7 +109,7 @@ class Work:
 
     def block(self, number: int, call: Tile) -> blockwise.Block:
         """A call as `blockwise` takes it."""
-        given, exact = self.given, precise(self.given)
+        given, exact = self.given, precise(self.given.query.dtype, self.given.precision)
         return blockwise.Block(
             call.of_queries(given.query),
             call.of_keys(given.key),
