@@ -10,7 +10,7 @@ from functools import cached_property
 from qkv.adapters.recording import Operation, Place
 from qkv.location.filling import filled_in_part, single_numbers
 from qkv.location.kinds import ASSEMBLING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
-from qkv.recognition import Flow, Recognition, Sight, operands_of
+from qkv.recognition import SHOWN, Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
 
 OF_A_ROW = frozenset({"row's largest score", "row's sum", "log-sum-exp"})
@@ -60,9 +60,19 @@ class Frontier:
         """Values that are right: recognised as such, or only ever needed for one that is."""
         right = [value for value in range(len(self.recognition.sights)) if self.recognition.right(value)]
         mute = {value for value in right if not self._tells(value)} | self._picked_from
-        behind = self.flow.behind([value for value in right if value not in mute], mute)
+        behind = self.flow.behind([value for value in right if value not in mute] + self._masks_of_shown, mute)
         through = {result for operation in behind for result in self.operation(operation).results}
         return self._with_parts({*right, *(value for value in through if self.recognition.faulty[value] is None)})
+
+    @cached_property
+    def _masks_of_shown(self) -> list[int]:
+        """What scores are masked with that the diagnosed fault leaves to be seen: right masks, used wrongly."""
+        sights, faulty, found = self.recognition.sights, self.recognition.faulty, list[int]()
+        for number, operation in enumerate(self.recognition.recording.operations):
+            if any((one := faulty[value]) is not None and one.name == SHOWN for value in operation.results):
+                operands = [(value, sights[value]) for value in self.flow.operands(number) if faulty[value] is None]
+                found += [value for value, sight in operands if sight is None or sight.form or not sight.right]
+        return found
 
     def _with_parts(self, cleared: set[int]) -> set[int]:
         """What is clear, and of that the single numbers, and the arrays that are filled with such in part."""

@@ -19,6 +19,7 @@ from qkv.location.numbers import (
     misnamed,
     own_function,
     switched_on,
+    turned_over,
     written_elsewhere,
     wrong_number,
 )
@@ -51,12 +52,29 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         return SourceLine(
             place.file, place.line, place.code, _note(frontier, blamed, place.line, None), None, blamed.confirmed
         )
+    set_at = _turned_over(source, place, frontier, blamed, right)
+    if set_at is not None:
+        line = source.line_of(place, Stage.SCALE)
+        note = (
+            f"line {line} uses a number the other way round than line {set_at} sets it: one of the two is to be changed"
+        )
+        return SourceLine(place.file, line, source.lines[line - 1].strip(), note, set_at, blamed.confirmed)
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     until = _until(source, place, frontier, blamed)
     if until is not None and (until == line or (until < line and blamed.before is None)):
         until = None
     return SourceLine(place.file, line, code, _note(frontier, blamed, line, until), until, blamed.confirmed)
+
+
+def _turned_over(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int | None:
+    """The line that sets a scale which an operation divides by, and should multiply by, or reversely; None for none."""
+    if frontier.stage != Stage.SCALE or blamed.skipped is not None or blamed.odd:
+        return None
+    set_at = turned_over(
+        source, place, frontier.operation(blamed.operation), _numbers(frontier, blamed.operation, right)
+    )
+    return None if set_at == source.line_of(place, Stage.SCALE) else set_at
 
 
 def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:
@@ -114,7 +132,7 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
 def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, right: Run) -> int | None:
     """The line on which a wrong number is set that an operation was given; None where none was."""
     operation, given = frontier.operation(number), {sight.of for _, sight in frontier.sighted(number)}
-    numbers = _right_numbers(right, of_scores="attn_scores" in given or {"query", "key"} <= given)
+    numbers = _numbers(frontier, number, right)
     if frontier.stage == Stage.POSITION and (line := _misnamed(source, place, frontier, numbers)) is not None:
         return line
     if operation.name in WRAPPING:
@@ -123,6 +141,12 @@ def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, 
     if turns or right_with_another(frontier, operation, right):
         return handed_number(source, place, operation, numbers)
     return wrong_number(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})
+
+
+def _numbers(frontier: Frontier, number: int, right: Run) -> Values:
+    """What names hold when they are right, and what an operation may multiply by what it is given."""
+    given = {sight.of for _, sight in frontier.sighted(number)}
+    return _right_numbers(right, of_scores="attn_scores" in given or {"query", "key"} <= given)
 
 
 def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place) -> int | None:

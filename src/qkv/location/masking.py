@@ -134,7 +134,7 @@ def unused_part(frontier: Frontier) -> tuple[int, int] | None:
         if not inside and name not in used and operations[number].during == "call":
             behind = [other for other, _, inside in masks if inside and other > number]
             joins = [other for other in behind if operations[other].name in JOINING]
-            return (number, (joins or behind)[0]) if behind else None
+            return (number, (joins or behind[-1:])[0]) if behind else None
     return None
 
 
@@ -159,13 +159,17 @@ def _of_other_tokens(frontier: Frontier, number: int, meant: tuple[int, int] | N
     """Where keys were put together that scores are made of and which are too few, or too many, for their query."""
     for value, sight in frontier.sighted(number):
         maker = frontier.flow.maker(value)
-        while maker is not None and frontier.operation(maker).name in LAYING_OUT:
+        while maker is not None and _only_laid_out(frontier.operation(maker)):
             maker = frontier.flow.maker(frontier.flow.operands(maker)[0])
         if sight.of == "key" and sight.axes.count("key") == 1 and meant is not None and maker is not None:
             keys = frontier.recognition.recording.values[value].array.shape[sight.axes.index("key")]
             if frontier.operation(maker).name in ASSEMBLING and keys != meant[1] - meant[0]:
                 return maker
     return None
+
+
+def _only_laid_out(operation: Operation) -> bool:
+    return operation.name in LAYING_OUT and _ends(operation) is None
 
 
 def _ends(operation: Operation) -> tuple[int, int] | None:

@@ -22,14 +22,26 @@ def turned(frontier: Frontier) -> int | None:
     return None
 
 
-def batch_for_tokens(frontier: Frontier, number: int) -> int | None:
-    """Where batch and tokens changed places, if an operation multiplies along the batch; None where it doesn't."""
+def batch_for_tokens(frontier: Frontier, number: int) -> tuple[int, int | None] | None:
+    """Where batch and tokens changed places, if an operation multiplies along the batch; None where it doesn't.
+
+    Returns:
+        the operation, and that which had exchanged them before, where one did.
+    """
     if frontier.operation(number).name not in MULTIPLYING:
         return None
     value = next((value for value, sight in frontier.sighted(number) if "batch" in sight.axes[-2:]), None)
-    return (
+    here = (
         None if value is None else frontier.origin(value, lambda maker: _first(frontier, maker, _batch_behind_tokens))
     )
+    if here is None:
+        return None
+    earlier = _first(frontier, here, _tokens_behind_batch)
+    before = None if earlier is None else frontier.origin(
+        earlier, lambda maker: _first(frontier, maker, _tokens_behind_batch)
+    )  # fmt: skip
+    twice = before is not None and _first(frontier, before, _batch_behind_tokens) is not None
+    return here, before if twice else None
 
 
 def _first(frontier: Frontier, number: int, lies: Callable[[Frontier, int], bool]) -> int | None:
@@ -41,9 +53,44 @@ def _batch_behind_tokens(frontier: Frontier, value: int) -> bool:
     sight = frontier.recognition.sights[value]
     if sight is not None and sight.name == FUSED:
         return True  # it can't be seen there; what it is made of tells
+    batch, tokens = _batch_and_tokens(sight)
+    return -1 < tokens < batch
+
+
+def _tokens_behind_batch(frontier: Frontier, value: int) -> bool:
+    sight = frontier.recognition.sights[value]
+    if sight is not None and sight.name == FUSED:
+        return True
+    batch, tokens = _batch_and_tokens(sight)
+    return -1 < batch < tokens
+
+
+def _batch_and_tokens(sight: Sight | None) -> tuple[int, int]:
+    """On which axes an array has the batch, and its tokens; -1 where it hasn't."""
+    axes = [set(axis.split("*")) for axis in (() if sight is None else sight.axes)]
+    batch, tokens = (
+        next((place for place, inside in enumerate(axes) if inside & names), -1)
+        for names in ({"batch"}, {"query", "key"})
+    )
+    return batch, tokens
+
+
+def laid_across(frontier: Frontier, number: int) -> int | None:
+    """Where an array was laid out that rope turns along its heads, and not its tokens; None where none is."""
+    given = frontier.sighted(number) if frontier.operation(number).name == "mul" else []
+    tables = [sight.axes for _, sight in given if sight.name.endswith(" of rope")]
+    counted = {len(axes) - axes.index(name) for axes in tables for name in ("query", "key") if name in axes}
+    for value, sight in given:
+        if any(sight.axes[-behind : len(sight.axes) - behind + 1] == ("head",) for behind in counted):
+            return frontier.origin(value, lambda maker: _first(frontier, maker, _head_behind_tokens))
+    return None
+
+
+def _head_behind_tokens(frontier: Frontier, value: int) -> bool:
+    sight = frontier.recognition.sights[value]
     axes = () if sight is None else sight.axes
     tokens = [axes.index(name) for name in ("query", "key") if name in axes]
-    return bool(tokens) and "batch" in axes and axes.index("batch") > tokens[0]
+    return bool(tokens) and "head" in axes and axes.index("head") > tokens[0]
 
 
 def across(frontier: Frontier, number: int) -> int | None:

@@ -16,8 +16,11 @@ PROJECTED = ("query", "key", "value")
 def wrong_index(source: Source, place: Place) -> int | None:
     """The line on which the index is computed that an expression picks heads by; None where none is."""
     node = source.node(place)
-    inside = [one for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Subscript)]
-    names = [one.id for part in inside for one in ast.walk(part.slice) if isinstance(one, ast.Name)]
+    indices = [one.slice for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Subscript)]
+    picks = [one for index in indices for one in (index.elts if isinstance(index, ast.Tuple) else [index])]
+    # A stretch is cut out of tokens.
+    picks = [one for one in picks if not isinstance(one, ast.Slice)]
+    names = [one.id for pick in picks for one in ast.walk(pick) if isinstance(one, ast.Name)]
     function = source.function(place)
     lines = {value.lineno for name in names if function is not None for value in assigned(function, name)}
     return lines.pop() if len(lines) == 1 else None

@@ -14,6 +14,12 @@ from qkv.location.source import OF_STAGE, Source, last_name
 from qkv.recognition import LOW
 from qkv.vocabulary import Stage
 
+OTHER_WAY = {"*": "/", "/": "*"}
+"""What undoes what is done with a number."""
+
+SAYS_NO_WAY = ("", "scale")
+"""Roles of names that don't say whether to multiply by what they hold or to divide by it."""
+
 Values = Mapping[str, Sequence[float]]
 """What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
 
@@ -57,12 +63,29 @@ def _wrong_names(written: ast.expr, given: float, how: str, right: Values) -> It
         role = role_of(last_name(name)) or ""
         if name is written and _among(given, right.get(role, ())[:1]):
             continue  # it holds what it says
-        other_way = {"*": "/", "/": "*"}.get(how, "")
-        says_nothing = (
-            name is written and not role and right.get(how) and not _among(given, right.get(other_way, (given,)))
-        )
+        if name is written and role in SAYS_NO_WAY and _turned_over(given, how, right):
+            continue  # it would do if it were used the other way
+        says_nothing = name is written and not role and right.get(how) and how in OTHER_WAY
         if says_nothing or any(_among(one, right.get(how, ())) for one in _values(written, ast.unparse(name), right)):
             yield ast.unparse(name)
+
+
+def turned_over(source: Source, place: Place, operation: Operation, right: Values) -> int | None:
+    """The line that sets the number which an operation multiplies by, where it would do to divide by it; or reversely.
+
+    None where it is no such number, where it has no name, or where its name says which of the two it is for.
+    """
+    for written, given, how in _operands(source.node(place), operation):
+        if not (isinstance(written, ast.Name | ast.Attribute) and isinstance(given, int | float)):
+            continue
+        if _turned_over(given, how, right) and (role_of(last_name(written)) or "") in SAYS_NO_WAY:
+            return next(settings_of(source, ast.unparse(written), place), None)
+    return None
+
+
+def _turned_over(given: float, how: str, right: Values) -> bool:
+    """Whether a number that something is multiplied by would do to divide it by, or reversely."""
+    return not _among(given, right.get(how, ())) and _among(given, right.get(OTHER_WAY.get(how, ""), ()))
 
 
 def switched_on(source: Source, place: Place, operation: Operation) -> int | None:

@@ -10,7 +10,7 @@ from qkv.location.frontier import Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING
 from qkv.location.masking import hides_nothing, part_of_a_mask, unturned, unused_part
 from qkv.location.misplaced import first_of
-from qkv.recognition import FUSED, Sight
+from qkv.recognition import FUSED, SHOWN, Sight
 from qkv.vocabulary import Stage
 
 
@@ -41,6 +41,19 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
         number = unturned(frontier, suspect)
         return Blame(number, confirmed=True, before=other_end(frontier, number))
     return Blame(maker, confirmed=True, skipped=stage, used_by=suspect.operation)
+
+
+def capped_unscaled(frontier: Frontier, suspect: Suspect) -> Blame | None:
+    """What made the scores that are capped before they are scaled; None where they aren't."""
+    made = {*frontier.operation(suspect.operation).results}
+    caps = [one for one in frontier.slice if frontier.operation(one).name == "tanh"]
+    if not any(made.intersection(frontier.flow.operands(one)) for one in caps):
+        return None
+    for value, sight in frontier.sighted(suspect.operation):
+        maker = first_of(frontier, value, sight) if sight.of == "attn_scores" and sight.factor == 1.0 else None
+        if maker is not None:
+            return Blame(maker, False, skipped=Stage.SCALE, used_by=suspect.operation)
+    return None
 
 
 def _furthest_behind(frontier: Frontier, suspect: Suspect, stage: Stage) -> tuple[int, Sight] | None:
@@ -115,5 +128,6 @@ def _dropped(frontier: Frontier, stage: Stage) -> int | None:
 
 def only_passes_scores_on(frontier: Frontier, suspect: Suspect) -> bool:
     """Whether scores that lack a mask are only laid out: joined with the sinks."""
-    unmasked = frontier.stage == Stage.MASK and suspect.sight is not None and not suspect.sight.form
+    made = suspect.sight
+    unmasked = frontier.stage == Stage.MASK and made is not None and not made.form and made.name != SHOWN
     return unmasked and frontier.operation(suspect.operation).name in ASSEMBLING

@@ -11,8 +11,8 @@ from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
 from qkv.location.masking import cut_wrongly, hidden_too_late, unknown_behind, unturned
-from qkv.location.misplaced import across, batch_for_tokens, first_of, odd, taken_apart, turned
-from qkv.location.omissions import left_out, only_passes_scores_on
+from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, taken_apart, turned
+from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on
 from qkv.vocabulary import Stage
 
 
@@ -60,8 +60,14 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case Stage.SCORES:
             number = turned(frontier)
         case Stage.HEADS:
-            number = batch_for_tokens(frontier, first.operation)
+            exchanged = batch_for_tokens(frontier, first.operation)
+            return None if exchanged is None else Blame(exchanged[0], first.weight >= CONFIRMED, before=exchanged[1])
+        case Stage.SCALE:
+            return capped_unscaled(frontier, first)
         case Stage.POSITION:
+            laid = laid_across(frontier, first.operation)
+            if laid is not None:
+                return Blame(laid, first.weight >= CONFIRMED, skipped=Stage.HEADS, used_by=first.operation)
             number = _off_by_a_sign(frontier)
             number = _another_angle(frontier) if number is None else number
     return None if number is None else Blame(number, first.weight >= CONFIRMED)

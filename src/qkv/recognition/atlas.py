@@ -11,10 +11,7 @@ import numpy as np
 
 from qkv.oracle.inputs import Array
 from qkv.recognition.arrangement import REPEATED, Names, arrangements, collapsed
-from qkv.recognition.known import Known
-
-LOW = -1e3
-"""What a score is below where a key is hidden: fills from -1e4 down, and minus infinity."""
+from qkv.recognition.known import LOW, Known
 
 MOST_ELEMENTS = 1 << 20
 """An array of more entries is not looked up."""

@@ -14,6 +14,12 @@ from qkv.vocabulary import Stage
 
 LOG2_E = 1.4426950408889634
 
+LOW = -1e3
+"""What a score is below where a key is hidden: fills from -1e4 down, and minus infinity."""
+
+SHOWN = "masked scores"
+"""The name of scores behind a mask that doesn't hide them."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -141,6 +147,9 @@ def _scored(run: Run) -> Iterator[Known]:
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
         if spec.alibi is not None:
             yield from _biased_by_alibi(run, capped)
+    masked = before[Stage.SOFTMAX].scores
+    if not (np.array_equal(masked, biased) or (masked <= LOW).any()):  # a mask that hides no key for good
+        yield Known(SHOWN, Stage.MASK, PAIRS, masked, (1.0, LOG2_E))
 
 
 def _biased_by_alibi(run: Run, scores: Array) -> Iterator[Known]:

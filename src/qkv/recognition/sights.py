@@ -14,8 +14,8 @@ from qkv.errors import ShapeError
 from qkv.oracle import Run
 from qkv.oracle.inputs import Array
 from qkv.recognition.arrangement import REPEATED, Names, arrangements, collapsed
-from qkv.recognition.atlas import LOW, Atlas, Found
-from qkv.recognition.known import PAIRS, Known, knowns_of
+from qkv.recognition.atlas import Atlas, Found
+from qkv.recognition.known import LOW, PAIRS, Known, knowns_of
 from qkv.recognition.known_masks import KnownMask, masks_of
 from qkv.recognition.known_norms import norm_knowns
 from qkv.recognition.known_positions import position_knowns
