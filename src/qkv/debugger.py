@@ -328,7 +328,7 @@ def trials_of(
         small = next(constructions(facts, said.spec, request.conventions, said.stated, sizes))
         yield from trials_of(host, facts, small, said, short)
 
-    ready = as_built(host.build(construction.kwargs), construction)
+    ready = replace(as_built(host.build(construction.kwargs), construction), init=facts.init)
     meant = intentions(ready, replace(said, assumptions=tuple(construction.assumptions)))
     for trial in _trials(host, ready, construction, meant, request):
         trial.rebuild, trial.built_with = rebuild, construction.kwargs

@@ -467,3 +467,15 @@ def test_the_users_word_goes_before_an_arguments_default(tmp_path: Any) -> None:
     facts = from_text("def causal(q, k, v, window_size=4):\n    return q\n", "causal", tmp_path)
     assert intentions(facts, intention_from({"window": 6}, whole=False))[0].spec.mask == CAUSAL & SlidingWindow(6)
     assert intentions(facts, intention_from({"causal": True}, whole=False))[0].spec.mask == CAUSAL
+
+
+class Scaled:
+    def __init__(self, dim: int, num_heads: int, softmax_scale: float = 0.2, dropout: float = 0.1) -> None:
+        self.scale = softmax_scale * dim**-0.5  # of its own making: no statement
+
+
+@pytest.mark.parametrize("given", [{}, {"scale": 0.5}])
+def test_a_number_for_the_scale_in_a_constructor_is_meant_or_the_usual_one_is(given: dict[str, Any]) -> None:
+    found = intentions(Host().open(Scaled), intention_from({"causal": True, **given}, whole=False))
+    assert [one.spec.scale for one in found] == ([0.5] if given else [0.2, None])
+    assert given or "the scale is 0.2, from softmax_scale=0.2" in found[0].assumptions

@@ -8,7 +8,7 @@ from typing import Any
 
 from qkv.adapters.binding import Signature
 from qkv.adapters.messages import Facts
-from qkv.adapters.names import call_role_of, role_of
+from qkv.adapters.names import call_role_of, is_config, role_of
 from qkv.adapters.polarity import spoken
 from qkv.inference.comparisons import comparison_said
 from qkv.masks import Sides
@@ -73,6 +73,17 @@ def causal_evidence(facts: Facts) -> str | None:
     )
     said = word.group(0).lstrip(".") if word else comparison_said(source)
     return f"from {said!r} in its source" if said else None
+
+
+def scale_by_default(facts: Facts) -> tuple[str, float] | None:
+    """The number for the scale that stands in its constructor's signature, or in its config, and where; None for none.
+
+    Its own attribute is no statement: a scale that is computed wrongly is kept there too. One is no scale.
+    """
+    told = [(f"{one.name}={one.default}", one.default) for one in facts.init if role_of(one.name) == "scale"]
+    configs = ((name, value) for name, value in facts.attributes.items() if is_config(name.rpartition(".")[0]))
+    told += [(name, value) for name, value in configs if _role(name, facts) == "scale"]
+    return next(((name, float(value)) for name, value in told if type(value) is float and value not in (0, 1)), None)
 
 
 def all_seen_said(facts: Facts) -> str | None:

@@ -18,6 +18,7 @@ from qkv.inference.evidence import (
     corner_said,
     empty_row_said,
     pairs_adjacent_channels,
+    scale_by_default,
     speaks_of_groups,
     speaks_of_rope,
     takes,
@@ -189,10 +190,23 @@ def scores(facts: Facts, said: Intention) -> Iterator[Intention]:
     scalar = attribute(facts, "query_pre_attn_scalar", float)
     if scalar is not None and scalar[1] > 0:
         said = said.assuming(f"the scale is {scalar[1]:g}^-0.5, from {scalar[0]}", scale=scalar[1] ** -0.5)
+    for meant in _scales(facts, said):
+        yield _with_sinks(facts, meant)
+
+
+def _scales(facts: Facts, said: Intention) -> Iterator[Intention]:
+    """With the number that a constructor or a config has for the scale by default, and without it."""
+    number = scale_by_default(facts)
+    if number is not None and "scale" not in said.stated and said.spec.scale is None:
+        yield said.assuming(f"the scale is {number[1]:g}, from {number[0]}", scale=number[1])
+    yield said
+
+
+def _with_sinks(facts: Facts, said: Intention) -> Intention:
     owned = [name for name, array in facts.arrays.items() if array.learned and re.search(r"sinks?$", name)]
     if owned or takes(facts, "sinks"):
-        said = said.assuming(f"sinks, from {owned[0] if owned else takes(facts, 'sinks')}", sinks=True)
-    yield said
+        return said.assuming(f"sinks, from {owned[0] if owned else takes(facts, 'sinks')}", sinks=True)
+    return said
 
 
 def qk_norm(facts: Facts, said: Intention) -> Iterator[Intention]:
