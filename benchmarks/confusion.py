@@ -23,7 +23,7 @@ from benchmarks.planted_lines import is_planted
 from benchmarks.repair import MEMORY, patched
 from benchmarks.styles import SAME_NUMBERS, style_name, styles, variants
 from qkv.cli.fixing import SHOWN_SECONDS
-from qkv.report import Verdict
+from qkv.report import Patch, SourceLine, Verdict
 
 TABLE = Path(__file__).parent / "confusion.md"
 
@@ -42,7 +42,8 @@ class Row:
         also: ids of the faults that give the same numbers.
         seconds: how long it took.
         why: the reason for a ``failed``.
-        line: ``right`` where the planted line is blamed, ``other`` for another one, empty where none is.
+        line: ``right`` where the planted line is blamed; ``mended`` where it is another one with a change of which the
+            file was found right; ``other`` for any other one; empty where none is.
         blamed: the line that is blamed, with its number.
     """
 
@@ -100,14 +101,20 @@ def _row(style: ModuleType, variant: Any, path: Path, options: list[str], patch_
         verdict, why = report.verdict.value, report.why
         named = tuple(fault.id for fault in report.faults)
         also = tuple(fault.id for fault in report.alternatives)
-        blamed = report.line
+        blamed, patch = report.line, report.patch
     except click.ClickException as error:
-        verdict, named, also, why, blamed = "usage", (), (), error.format_message(), None
+        verdict, named, also, why, blamed, patch = "usage", (), (), error.format_message(), None, None
     seconds = time.perf_counter() - started
-    line = "" if blamed is None else "right" if is_planted(blamed, style.SOURCE, variant.source) else "other"
+    line = "" if blamed is None else _how_good(blamed, patch, style.SOURCE, variant.source)
     words = "" if blamed is None else f"{blamed.line}: {blamed.code}"
     who = (style_name(style), variant.kind, variant.label, variant.faults)
     return Row(*who, verdict, named, also, seconds, why, line, words)
+
+
+def _how_good(blamed: SourceLine, patch: Patch | None, right: str, faulty: str) -> str:
+    if is_planted(blamed, right, faulty):
+        return "right"
+    return "mended" if patch is not None and is_planted(blamed, patch.edited.decode(), faulty) else "other"
 
 
 BESIDE_SPEC = {"--layout": 1, "--init": 1, "--mask-argument": 1, "--weights": 1, "--call": 1}
@@ -149,7 +156,7 @@ def summary(rows: list[Row]) -> str:
         if row.missed
     ]
     lines += [
-        f"  line: {row.style} / {row.label} -> {row.blamed or 'none'}"
+        f"  line: {row.style} / {row.label} -> {row.blamed or 'none'} {row.line}"
         for row in rows
         if row.kind == "fault" and row.detected and row.line != "right"
     ]
@@ -157,11 +164,14 @@ def summary(rows: list[Row]) -> str:
 
 
 def lines_in_words(faulty: list[Row]) -> str:
-    """What share of the faults is blamed on the right line, and on another."""
+    """What share of the faults is blamed on the right line, on another that a repair changes, and on a wrong one."""
     of = [row for row in faulty if row.detected]
     counts = Counter(row.line for row in of)
     total = max(len(of), 1)
-    return f"the right line blamed {counts['right'] / total:.1%}, another {counts['other'] / total:.1%}"
+    return (
+        f"the right line blamed {counts['right'] / total:.1%}, another that mends it {counts['mended'] / total:.1%}, "
+        f"a wrong one {counts['other'] / total:.1%}"
+    )
 
 
 def table(rows: list[Row]) -> str:
@@ -185,7 +195,7 @@ def table(rows: list[Row]) -> str:
 
 def _lines_of(rows: list[Row]) -> str:
     detected = [row for row in rows if row.detected]
-    return f"{sum(row.line == 'right' for row in detected)} of {len(detected)}"
+    return f"{sum(row.line in ('right', 'mended') for row in detected)} of {len(detected)}"
 
 
 def main() -> None:

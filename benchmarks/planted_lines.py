@@ -2,7 +2,9 @@
 
 A statement counts as one line. Where one was taken out there is no such line: then what last set the name that it set,
 or what uses that next, is right. Where a report says that a stage is left out between two lines, the changed line has
-to lie between them.
+to lie between them; where it says that one of two lines is wrong (the other stands above), it has to be one of them.
+
+The same is asked of a repair: a line is as good as the planted one if the file was found right with another text there.
 """
 
 from __future__ import annotations
@@ -22,17 +24,19 @@ def is_planted(line: SourceLine, right: str, faulty: str) -> bool:
 
     Args:
         line: the line that the report has.
-        right: source of the right file.
+        right: source of the right file, or of one that was found right.
         faulty: source of the one that was judged.
     """
-    changed = changed_lines(right, faulty)
-    if line.until is not None:
-        first, last = sorted((line.line, line.until))
-        if any(first <= one <= last for one in changed):
-            return True
-    first, last = _statement(ast.parse(faulty), line.line)
-    if any(first <= one <= last for one in changed):
+    changed, tree = changed_lines(right, faulty), ast.parse(faulty)
+    if line.until is None:
+        blamed = [_statement(tree, line.line)]
+    elif line.until > line.line:
+        blamed = [(line.line, line.until), _statement(tree, line.line), _statement(tree, line.until)]
+    else:
+        blamed = [_statement(tree, line.line), _statement(tree, line.until)]
+    if any(first <= one <= last for one in changed for first, last in blamed):
         return True
+    first, last = _statement(tree, line.line)
     return any(first <= one <= last for one in _beside_removed(right, faulty, changed))
 
 
