@@ -176,3 +176,26 @@ def test_a_kernel_that_crashes_at_a_size_is_wrong(tmp_path: Path) -> None:
 
 def sizes_of(report: Report) -> Any:
     return next(probe for probe in report.probes if probe.name == "size")
+
+
+LONG_TAIL = '''import numpy as np
+
+
+def attention(q, k, v):
+    """Every query sees all keys. Arrays are (B, H, T, D)."""
+    full = k.shape[2] // 64 * 64
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if k.shape[2] > 64:
+        s[..., full:] = s[..., full:] * 0.5
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p / p.sum(-1, keepdims=True) @ v
+'''
+
+
+@pytest.mark.slow
+def test_what_is_wrong_at_some_sizes_only_is_watched_at_one_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.py"
+    path.write_text(LONG_TAIL)
+    report = check(f"{path}:attention")
+    assert report.line is not None
+    assert report.line.line == 9

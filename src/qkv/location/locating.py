@@ -12,6 +12,7 @@ from qkv.location.lines import source_line
 from qkv.location.tracing import blame
 from qkv.oracle import Run, run_stages
 from qkv.oracle.chunks import in_chunks
+from qkv.probes.sizes import SIZE
 from qkv.recognition import Recognition, recognise
 from qkv.report import SourceLine
 from qkv.settling import Trial
@@ -27,9 +28,7 @@ def located(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
         trial: the reading of the candidate that was judged.
         diagnosis: the faults that reproduce it; it may be empty.
     """
-    failing = min(
-        filter(_can_be_watched, trial.observations), key=lambda one: len(one.probe.inputs.steps), default=None
-    )
+    failing = min(filter(_can_be_watched, trial.observations), key=_effort, default=None)
     if failing is None:
         return "only calls of several tokens that follow each other are wrong, and these are not watched"
     recognition = recognised(trial, diagnosis, failing)
@@ -73,12 +72,20 @@ def _watched(trial: Trial, observation: Observation) -> Recording | None:
     caller = trial.called.caller
     caller.watch = True
     try:
-        trial.reading.observe(observation.probe.inputs, seed=observation.probe.seed)
+        trial.under(observation.expected.run.spec).reading.observe(
+            observation.probe.inputs, seed=observation.probe.seed
+        )
     except CandidateError:
         return None
     finally:
         caller.watch = False
     return caller.recording
+
+
+def _effort(observation: Observation) -> tuple[int, bool, int]:
+    """What is watched first: one call, in the sizes that every other probe has, and of these the smallest that fails."""
+    probe = observation.probe
+    return len(probe.inputs.steps), probe.kind == SIZE, observation.cost if probe.kind == SIZE else 0
 
 
 def _can_be_watched(observation: Observation) -> bool:
