@@ -30,6 +30,9 @@ def test_a_mask_is_drawn_with_the_share_that_is_computed() -> None:
     long = CliRunner().invoke(group, ["mask", "causal", "--query-len", "70000"]).output
     assert long.endswith("\nComputed in blocks of 128 queries it takes 50.1% of the work of full attention.\n")
     assert "·████·" in CliRunner().invoke(group, ["mask", "causal & window(4)", *sizes]).output
+    for encoding in ("ascii", "latin-1"):
+        plain = CliRunner(charset=encoding).invoke(group, ["mask", "causal & window(4)", *sizes]).output
+        assert plain.replace("·", ".") == WINDOW
 
 
 @pytest.mark.parametrize(

@@ -235,17 +235,18 @@ def test_a_shape_error_is_explained_in_names(tmp_path: Path, edit: tuple[str, st
     assert sheet.exit_code == 4
     for part in says:
         assert part in sheet.hint
-    assert sheet.hint in sheet_text(sheet)
+    assert sheet.hint in " ".join(sheet_text(sheet).split())
 
 
 def test_the_command(tmp_path: Path) -> None:
     (tmp_path / "attention.py").write_text(MODULE)
-    done = qkv_in(tmp_path, "shapes", "attention.py", "--heads", "4", "--query-len", "4")
+    done = qkv_in(tmp_path, "shapes", "attention.py", "--heads", "4", "--query-len", "4", COLUMNS="80")
     assert done.returncode == 0, done.stderr
     assert "CausalAttention  attention.py:5" in done.stdout
     assert "(query key)(key head_dim) -> (query head_dim)" in done.stdout
     assert "rule     d_out must be a multiple of num_heads" in done.stdout
     assert "warning  with 4 heads and 4 tokens" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_the_command_on_what_fails_in_json(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ def command(
     """  # noqa: D301 - click wants the character itself, which a raw string has not
     from qkv.masks import parse_mask
     from qkv.masks.places import position_of_first
+    from qkv.report.plain import encodable
 
     key_len = key_len or query_len
     try:
@@ -57,10 +59,11 @@ def command(
     if figure is not None:
         _write_figure(figure, mask, (query_len, key_len), first)
     picture = mask.picture(query_len, key_len, query_offset=first, ascii_only=ascii_only)
-    put(
+    text = (
         f"{picture}\n\n{mask}: queries at positions {first} to {first + query_len - 1}, keys at 0 to {key_len - 1}.\n"
         f"{_work(mask, (query_len, key_len), first, block)}"
     )
+    put(encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8"))
 
 
 MOST_COUNTED = 2**16

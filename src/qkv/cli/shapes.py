@@ -60,6 +60,7 @@ def _of_spec(options: dict[str, Any], key_len: int | None) -> str:
 
 
 def _of_candidate(target: str, options: dict[str, Any]) -> tuple[int, str]:
+    from qkv.report.terminal import terminal
     from qkv.request import Request
     from qkv.shaper import sheet_of
     from qkv.shapes import sheet_text, sheet_to_json
@@ -71,6 +72,6 @@ def _of_candidate(target: str, options: dict[str, Any]) -> tuple[int, str]:
         sheet = sheet_of(Request(target, given, whole, conventions_from(options), **limits), sizes)
     except SpecError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
-    return sheet.exit_code, encodable_json(sheet_to_json(sheet)) if options["form"] == "json" else sheet_text(
-        sheet
-    ) + "\n"
+    if options["form"] == "json":
+        return sheet.exit_code, encodable_json(sheet_to_json(sheet))
+    return sheet.exit_code, sheet_text(sheet, terminal().width) + "\n"

@@ -24,7 +24,8 @@ LIKE = {
     "→": "->",
     "─": "-",
     "│": "|",
-    **dict.fromkeys("┌┐└┘", "+"),
+    **dict.fromkeys("┌┐└┘▒", "+"),
+    "█": "#",
 }
 """What stands for a character where the encoding lacks it."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from textwrap import wrap
 from typing import Any
 
 from qkv.shapes.boxes import boxes_text, of_pairs
+from qkv.shapes.product import Product
 from qkv.shapes.sheet import Line, Sheet
 from qkv.shapes.table import columns_text
 
 SCHEMA = 1
 """Counts changes of the JSON form that break a reader."""
 
-LONGEST = 52
-"""Characters of an expression in the table."""
+LONGEST, SHORTEST = 52, 10
+"""Characters of an expression in the table: at most, and however narrow it is."""
 
 INDENT = 10
 """Blanks before a product."""
@@ -21,52 +23,72 @@ INDENT = 10
 HEADER = ("line", "expression", "makes", "shape in names", "in numbers")
 
 
-def sheet_text(sheet: Sheet) -> str:
-    """The table of a sheet, and beneath it the rules and warnings."""
+def sheet_text(sheet: Sheet, width: int = 100) -> str:
+    """The table of a sheet, and beneath it the rules and warnings, in so many columns."""
     where = f"  {sheet.file}" + (f":{sheet.line}" if sheet.line else "") if sheet.file else ""
     sections = [
-        [f"{sheet.name}{where}".strip(), *_sizes(sheet)],
-        _table(sheet) if sheet.lines else [],
+        [f"{sheet.name}{where}".strip(), *_sizes(sheet, width)],
+        _table(sheet, width) if sheet.lines else [],
         _drawn(sheet),
         [
-            f"cannot be run: {sheet.why}",
+            *_folded("cannot be run: ", sheet.why, width),
             *(f"  {line}" for line in sheet.detail.splitlines()),
-            *_given("try", sheet.hint),
+            *_folded("  try: ", sheet.hint, width),
         ]
         if sheet.why
         else [],
-        [f"rule     {rule.says}\n           {rule.seen}" for rule in sheet.rules],
-        [f"free     {free}" for free in sheet.free],
-        [f"warning  {warning}" for warning in sheet.warnings],
-    ]
+        [line for rule in sheet.rules for part in (("rule     ", rule.says), (" " * 11, rule.seen))
+         for line in _folded(*part, width)],
+        [line for free in sheet.free for line in _folded("free     ", free, width)],
+        [line for warning in sheet.warnings for line in _folded("warning  ", warning, width)],
+    ]  # fmt: skip
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def _given(label: str, text: str) -> list[str]:
-    return [f"  {label}: {text}"] if text else []
+def _folded(label: str, text: str, width: int) -> list[str]:
+    """The text after its label, in lines that go on beneath its beginning."""
+    return wrap(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False)
 
 
-def _sizes(sheet: Sheet) -> list[str]:
+def _sizes(sheet: Sheet, width: int) -> list[str]:
     if not sheet.sizes:
         return []
     said = [f"{name} {size}" for name, size in sheet.sizes.items()]
     said += [f"{name} = {other}" for name, other in sheet.equal.items()]
-    return [f"tried with {', '.join(said)}"]
+    return _folded("tried with ", ", ".join(said), width)
 
 
-def _table(sheet: Sheet) -> list[str]:
-    """The table, each product in a line of its own beneath what it makes."""
-    header, rule, *rows = columns_text(HEADER, [_row(line, sheet) for line in sheet.lines]).splitlines()
+def _table(sheet: Sheet, width: int) -> list[str]:
+    """The table, each product beneath what it makes; expressions are cut to where it has the width."""
+    wide = len(_columns(sheet, LONGEST)[1])
+    longest = max(len(_code(line, LONGEST)) for line in sheet.lines)
+    header, rule, *rows = _columns(sheet, max(SHORTEST, longest - max(0, wide - width)))
     said = [header, rule]
     for row, line in zip(rows, sheet.lines, strict=True):
-        said += [row, *(f"{' ' * INDENT}{one.names}, {one.numbers}{_times(line)}" for one in line.products)]
+        said += [row, *(piece for one in line.products for piece in _product(one, _times(line), width))]
     return said
+
+
+def _product(product: Product, often: str, width: int) -> list[str]:
+    """The product in a line, or with its numbers beneath its names where these have no room beside them."""
+    blank, names, numbers = " " * INDENT, f"{product.names},", f"{product.numbers}{often}"
+    together = f"{blank}{names} {numbers}"
+    return [together] if len(together) <= width else [*_folded(blank, names, width), *_folded(blank, numbers, width)]
+
+
+def _columns(sheet: Sheet, longest: int) -> list[str]:
+    """Header, rule and rows, with expressions of so many characters at most."""
+    rows = [(_where(line, sheet), _code(line, longest), line.makes, line.shape.names, line.shape.numbers)
+            for line in sheet.lines]  # fmt: skip
+    return columns_text(HEADER, rows).splitlines()
 
 
 def _drawn(sheet: Sheet) -> list[str]:
     """The products of queries and keys, each beneath the line that makes it."""
     products = [
-        (f"{_where(line, sheet)}  {_code(line)}{_times(line)}", one) for line in sheet.lines for one in line.products
+        (f"{_where(line, sheet)}  {_code(line, LONGEST)}{_times(line)}", one)
+        for line in sheet.lines
+        for one in line.products
     ]
     return boxes_text(of_pairs(products)).splitlines()
 
@@ -75,17 +97,13 @@ def _times(line: Line) -> str:
     return f", {line.times} times" if line.times > 1 else ""
 
 
-def _row(line: Line, sheet: Sheet) -> tuple[str, ...]:
-    return _where(line, sheet), _code(line), line.makes, line.shape.names, line.shape.numbers
-
-
 def _where(line: Line, sheet: Sheet) -> str:
     files = {one.file for one in sheet.lines}
     return str(line.line) if len(files) == 1 else f"{line.file}:{line.line}"
 
 
-def _code(line: Line) -> str:
-    return line.code if len(line.code) <= LONGEST else f"{line.code[: LONGEST - 1]}…"
+def _code(line: Line, longest: int) -> str:
+    return line.code if len(line.code) <= longest else f"{line.code[: longest - 1]}…"
 
 
 def sheet_to_json(sheet: Sheet) -> str:
