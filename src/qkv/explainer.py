@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from qkv.adapters.notebooks import cell_of
@@ -23,7 +24,7 @@ from qkv.shapes import Product, Shape
 
 PRODUCTS = ("matmul", "mm", "bmm")
 MOST_MADE = 4
-"""Arrays that are named beside one line; a loop makes the same again and again."""
+"""Kinds of arrays that are named beside one line: the last ones, which the others are steps to."""
 
 
 def explain(request: Request) -> Anatomy:
@@ -85,7 +86,24 @@ def _line(text: Text, number: int, made: Sequence[tuple[Made, bool]], said: str)
     right = bool(made) and all(is_right for _, is_right in made)
     mark: Mark = "wrong" if said else "right" if right else ""
     cell, line = cell_of(text.cells, number) if text.cells else (0, number)
-    return CodeLine(line, text.lines[number - 1], [one for one, _ in made[-MOST_MADE:]], mark, said, cell)
+    return CodeLine(line, text.lines[number - 1], _folded([one for one, _ in made])[-MOST_MADE:], mark, said, cell)
+
+
+def _folded(made: Sequence[Made]) -> list[Made]:
+    """What a line makes, each kind once: a loop makes the same for one token, one head, after the other."""
+    kinds: dict[tuple[object, ...], list[Made]] = {}
+    for one in made:
+        kinds.setdefault((one.name, one.stage, tuple(one.axes), one.product), []).append(one)
+    folded = []
+    for first, *others in kinds.values():
+        note = first.note if not others else f"{first.note}; {len(others)} more, the last: {_where(others[-1])}"
+        folded.append(replace(first, note=note.removeprefix("; ")))
+    return folded
+
+
+def _where(made: Made) -> str:
+    """An array without its name, which is known."""
+    return str(replace(made, name="")).strip()
 
 
 def _text_of(recording: Recording, report: Report) -> Text | None:

@@ -106,6 +106,29 @@ def test_a_right_function_of_numpy_is_read_too(tmp_path: Path, monkeypatch: pyte
     assert {made.name for line in anatomy.lines for made in line.makes} >= {"attn_weights", "context"}
 
 
+ONE_BY_ONE = """import numpy as np
+
+
+def attention(q, k, v):
+    out = np.zeros_like(v)
+    for b in range(q.shape[0]):
+        for h in range(q.shape[1]):
+            scores = q[b, h] @ k[b, h].T / np.sqrt(q.shape[-1])
+            weights = np.exp(scores)
+            out[b, h] = weights / weights.sum(axis=-1, keepdims=True) @ v[b, h]
+    return out
+"""
+
+
+def test_a_line_in_a_loop_tells_what_it_made_first_how_often_and_last(tmp_path: Path, monkeypatch) -> None:
+    anatomy = explained(written(tmp_path, "loop.py", ONE_BY_ONE), monkeypatch)
+    first, rest = next(
+        made.note.split("; ", 1) for made in line_with(anatomy, "scores = q").makes if made.name == "attn_scores"
+    )
+    assert first == "batch 0, head 0"
+    assert re.match(r"\d+ more, the last: \(query \d+, key \d+\) batch 1, head \d+", rest)
+
+
 def notebook(*cells: str) -> str:
     made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
