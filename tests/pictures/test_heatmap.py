@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from qkv.pictures.heatmap import heat_map
-from qkv.pictures.heatmap_cells import BROKEN_COLOUR, SIGNS, WEIGHTS
+from qkv.pictures.heatmap_cells import BROKEN_COLOUR
 from qkv.pictures.panels import Panel, compared, panel, shown
+from qkv.pictures.shades import ABOVE, BELOW, WEIGHT
 
 WIDTH = 80
 
@@ -60,6 +61,9 @@ def test_the_first_wrong_cell_is_marked_and_named_in_every_form() -> None:
         assert "first wrong: query 2, key 0" in text
         assert text.count("expected") == 2
         assert ("[" in text) == (length < 60)
+        assert len(re.findall(r"(?<=[.:=+*#%@~ -])x(?=[.:=+*#%@~ -])", text)) == (4 if length == 60 else 0)
+        painted = drawn(*compared(panel("expected", right, hidden), panel("got", wrong, hidden)), colours="truecolor")
+        assert len(re.findall("(?<=m)x", painted)) == (3 if length == 60 else 0), "in each of the three"
 
 
 def test_a_difference_shows_signs_and_nothing_where_there_is_none() -> None:
@@ -86,7 +90,7 @@ def test_colours_put_two_rows_into_one_line() -> None:
     weights, hidden = causal(40)
     text = drawn(panel("w", weights, hidden), colours="truecolor")
     assert len([line for line in text.splitlines() if "▀" in line or "▄" in line]) == 20
-    assert code(WEIGHTS[-1]) in shades(text), "the largest weight has the deepest shade"
+    assert code(WEIGHT[-1]) in shades(text), "the largest weight has the deepest shade"
     assert "each cell" not in text
 
 
@@ -137,7 +141,7 @@ def test_scores_have_two_signs_and_minus_infinity_is_hidden() -> None:
     assert one.kind == "scores"
     assert one.hidden[0].tolist() == [False] + [True] * 39
     text = drawn(one, colours="truecolor")
-    assert {code(SIGNS[0]), code(SIGNS[-1])} <= shades(text)
+    assert {code(BELOW[0]), code(ABOVE[-1])} <= shades(text)
     assert "-2.00" in text
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from qkv.errors import QkvError, SpecError
 from qkv.masks.places import QueryOffset
 from qkv.pictures.panels import Kind, Panel
+from qkv.pictures.shades import Curve
 from qkv.pictures.subjects import Subject, pictured
 from qkv.shapes import Prediction, Product
 from qkv.shapes.boxes import of_pairs
@@ -36,6 +37,7 @@ def draw(
     query_offset: QueryOffset = "bottom_right",
     title: str = "",
     numbers: bool | None = None,
+    shades: Curve | None = None,
     width: float | None = None,
     ax: Axes | Sequence[Axes] | None = None,
 ) -> Figure:
@@ -62,6 +64,8 @@ def draw(
         query_offset: position of the first query, for masks.
         title: what stands above.
         numbers: whether numbers stand in the cells. Otherwise they do where they fit.
+        shades: how weights become shades: ``linear``, ``root`` or ``log``. Otherwise they do in proportion up to 64
+            keys, and by the logarithm beyond, where most weights are small.
         width: inches; 3.3, a column, for one matrix and 6.7, a page, for several, unless it is given.
         ax: axes to draw into, one for each matrix.
 
@@ -72,6 +76,8 @@ def draw(
     """
     if width is not None and not 0 < width < math.inf:
         raise SpecError(f"width is {width!r}, and must be a number of inches above 0: width=3.3")
+    if shades not in (None, *get_args(Curve)):
+        raise SpecError(f"shades is {shades!r}, and must be one of {', '.join(get_args(Curve))}")
     if isinstance(given, Product | Prediction):
         return _drawn_to_scale(given, width, title)
     subject = Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths, query_offset)
@@ -80,11 +86,12 @@ def draw(
         from qkv.pictures import paper
     if ax is None:
         wide = width or (paper.COLUMN if len(panels) == 1 else paper.PAGE)
-        return paper.figure_of(panels, columns=_columns(panels), width=wide, title=title or known, numbers=numbers)
+        looks: Any = {"columns": _columns(panels), "width": wide, "title": title or known}
+        return paper.figure_of(panels, numbers=numbers, shades=shades, **looks)
     axes = list(np.ravel(np.asarray(ax, dtype=object)))
     if len(axes) != len(panels):
         raise SpecError(f"there are {len(panels)} matrices to draw and {len(axes)} axes; give as many, or none")
-    return paper.draw_into(axes, panels, numbers=numbers)
+    return paper.draw_into(axes, panels, numbers=numbers, shades=shades)
 
 
 def _drawn_to_scale(given: Product | Prediction, width: float | None, title: str) -> Figure:

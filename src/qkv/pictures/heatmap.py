@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.masks.drawing import TICK
-from qkv.pictures.heatmap_cells import ABOVE, BELOW, BROKEN, HIDDEN, MARKED, RAMP, Form, Scale, lines
+from qkv.pictures.heatmap_cells import ABOVE, BELOW, BROKEN, HIDDEN, MARK, MARKED, RAMP, Form, Scale, lines
 from qkv.pictures.panels import Kind, Panel, scales, shown
+from qkv.pictures.shades import Shading
 
 LINES = 32
 """Lines of a picture that goes to a file."""
@@ -35,7 +36,8 @@ def heat_map(panels: Sequence[Panel], console: Console, width: int, *, ascii_onl
     """
     painted = not ascii_only and _paints(console)
     height = max(8, console.height - 8) if console.is_terminal else LINES
-    scale = {kind: Scale(kind, largest, painted) for kind, largest in scales(panels).items()}
+    keys = max(one.numbers.shape[1] for one in panels)
+    scale = {kind: Scale(kind, Shading(largest, keys), painted) for kind, largest in scales(panels).items()}
     form, across, most = _arrangement(panels, scale, (height, width))
     whole, panels = panels, [one.pooled(*most) for one in panels]
     grid = Table.grid(padding=(0, GAP, 0, 0))
@@ -114,9 +116,9 @@ def _legend(
     if any(one.broken.any() for one in panels):
         notes.append("not a number somewhere" if form is Form.NUMBERS else f"{BROKEN} not a number")
     if marked is not None:
-        brackets = "" if form is Form.DENSE else f"{MARKED} "
         row, column = panels[0].axes
-        notes.append(f"{brackets}first wrong: {row} {marked[0] + panels[0].start}, {column} {marked[1]}")
+        sign = MARK if form is Form.DENSE else MARKED
+        notes.append(f"{sign} first wrong: {row} {marked[0] + panels[0].start}, {column} {marked[1]}")
     if notes:
         yield Text("   ".join(notes), "dim")
     if panels[0].cells is not None:
@@ -125,11 +127,13 @@ def _legend(
 
 def _shades(scale: Scale) -> Text:
     """The row of shades from the lowest number to the largest."""
-    lowest = -scale.largest if scale.signed else 0.0
-    ends = scale.written(lowest) if scale.signed else "0", scale.written(scale.largest)
+    lowest = scale.written(-scale.largest) if scale.signed else "0"
+    if scale.shading.least and not scale.signed:
+        lowest = f"{scale.shading.least:.0e} or less"
+    ends = lowest, scale.written(scale.largest)
     if scale.painted:
         swatch = Text()
-        for colour in scale.colours(np.linspace(lowest, scale.largest, 12)):
+        for colour in scale.colours_at(np.linspace(-1.0 if scale.signed else 0.0, 1.0, 12)):
             swatch.append(" ", f"on #{bytes(colour).hex()}")
     else:
         swatch = Text(BELOW[:0:-1] + ABOVE if scale.signed else RAMP)

@@ -13,19 +13,18 @@ from rich.style import Style
 from rich.text import Text
 
 from qkv.pictures.panels import UNSIGNED, Kind, Panel, written
+from qkv.pictures.shades import Shading, colours
 
-WEIGHTS = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
-"""From 0 to the largest: lighter is more, on dark and on light, for every kind of colour vision (cividis)."""
-
-SIGNS = ("#7a2f94", "#c493d9", "#dddddd", "#f2a36b", "#b5480d")
-"""From the most below 0, violet, by way of 0 to the most above, orange: the hues of the pages."""
+ZERO = "#dddddd"
+"""The colour of 0, which can be told from a dark terminal and from a light one."""
 
 BROKEN_COLOUR = (208, 0, 208)
 RAMP, BELOW, ABOVE = ".:-=+*#%@", ".-~=", ".+*#"
 """Characters from 0 on, where there are no colours."""
 
-HIDDEN, BROKEN, MARKED = "·", "!", "[]"
-"""What stands in a cell in which a query may not attend, in one without a finite number, and around the marked one."""
+HIDDEN, BROKEN, MARKED, MARK = "·", "!", "[]", "x"
+"""What stands in a cell in which a query may not attend, in one without a finite number, around the marked one, and in
+the marked one where it has one character."""
 
 
 class Form(Enum):
@@ -37,11 +36,16 @@ class Form(Enum):
 
 
 class Scale(NamedTuple):
-    """What the shades of a kind mean: ``largest`` has the deepest, and ``painted`` tells whether there are colours."""
+    """What the shades of a kind mean; ``painted`` tells whether there are colours."""
 
     kind: Kind
-    largest: float
+    shading: Shading
     painted: bool
+
+    @property
+    def largest(self) -> float:
+        """The number that has the deepest shade."""
+        return self.shading.largest
 
     @property
     def signed(self) -> bool:
@@ -50,10 +54,13 @@ class Scale(NamedTuple):
 
     def colours(self, numbers: NDArray[np.float64]) -> NDArray[np.uint8]:
         """The colour of each number, ``(..., 3)``."""
-        anchors = np.array([list(bytes.fromhex(one[1:])) for one in (SIGNS if self.signed else WEIGHTS)])
-        lowest = -self.largest if self.signed else 0.0
-        at = np.linspace(lowest, self.largest, len(anchors))
-        return np.stack([np.interp(numbers, at, channel) for channel in anchors.T], -1).astype(np.uint8)
+        return self.colours_at(np.clip(numbers / self.largest, -1, 1) if self.signed else self.shading.shares(numbers))
+
+    def colours_at(self, shares: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """The colours of shares of the deepest shade, ``(..., 3)``; below 0 where there are signs."""
+        anchors = np.array([list(bytes.fromhex(one[1:])) for one in colours(ZERO, signed=self.signed)])
+        at = np.linspace(-1.0 if self.signed else 0.0, 1.0, len(anchors))
+        return np.stack([np.interp(shares, at, channel) for channel in anchors.T], -1).astype(np.uint8)
 
     def columns(self, form: Form) -> int:
         """Characters of a cell: with numbers, those of the longest and one before it."""
@@ -66,9 +73,10 @@ class Scale(NamedTuple):
         return 2 if form is Form.DENSE and self.painted else 1
 
     def character(self, number: float) -> str:
-        """The character of a number; only 0 has the first one."""
+        """The character of a number; only where shades begin, at 0 mostly, it is the first one."""
         ramp = RAMP if not self.signed else BELOW if number < 0 else ABOVE
-        return ramp[int(np.ceil(min(abs(number) / self.largest, 1.0) * (len(ramp) - 1)))]
+        share = min(abs(number) / self.largest, 1.0) if self.signed else float(self.shading.shares(number))
+        return ramp[int(np.ceil(share * (len(ramp) - 1)))]
 
     def written(self, number: float) -> str:
         """The number as it stands in a cell."""
@@ -108,8 +116,8 @@ def _content(panel: Panel, form: Form, scale: Scale, row: int, column: int) -> s
         return (HIDDEN if scale.painted else " ") * columns
     if panel.broken[row, column]:
         return BROKEN * columns
-    if marked and columns == len(MARKED):
-        return MARKED
+    if marked:
+        return MARKED if columns == len(MARKED) else MARK
     return (" " if scale.painted else scale.character(number)) * columns
 
 
@@ -124,7 +132,9 @@ def _half_blocks(panel: Panel, colours: NDArray[np.uint8], row: int) -> Text:
     line = Text()
     for column in range(colours.shape[1]):
         upper, lower = (_half(panel, colours, one, column) for one in (row, row + 1))
-        if upper is not None:
+        if panel.marked in ((row, column), (row + 1, column)):
+            line.append(MARK, _on(colours[panel.marked]))
+        elif upper is not None:
             line.append("▀", Style(color=upper, bgcolor=lower))
         elif lower is not None:
             line.append("▄", Style(color=lower))

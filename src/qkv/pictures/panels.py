@@ -182,10 +182,13 @@ def compared(expected: Panel, got: Panel, *, tolerance: float = ROUNDING, wrong:
     if expected.numbers.shape != got.numbers.shape:
         shapes = f"{expected.title} has shape {expected.numbers.shape} and {got.title} {got.numbers.shape}"
         raise ShapeError(f"{shapes}; only matrices of one shape can be compared")
-    first, second = (np.where(one.hidden, 0.0, one.numbers) for one in (expected, got))
+    none = -np.inf if expected.kind == "scores" else 0.0
+    first, second = (np.where(one.hidden, none, one.numbers) for one in (expected, got))
     with np.errstate(invalid="ignore"):
         difference = np.where(first == second, 0.0, second - first)  # inf - inf is no difference
         off = ~(np.abs(difference) <= tolerance * expected.largest) if wrong is None else np.asarray(wrong)
+    # What isn't wrong where nothing may be is nothing: a weight that is 0 but for rounding.
+    got = replace(got, hidden=got.hidden | (expected.hidden & ~off))
     places = np.argwhere(off)
     marked = (int(places[0, 0]), int(places[0, 1])) if len(places) else None
     apart = replace(
@@ -210,7 +213,7 @@ def written(number: float, kind: Kind, largest: float) -> str:
     """The number to two places of the largest; a difference with its sign, and a plain 0."""
     sign = "+" if kind == "difference" else ""
     places = 1 if largest >= 10 else int(np.clip(1 - np.floor(np.log10(largest)), 2, 4))
-    form = f"{sign}.{places}f" if 1e-3 <= largest < 1e4 else f"{sign}.0e"
+    form = f"{sign}z.{places}f" if 1e-3 <= largest < 1e4 else f"{sign}.0e"
     return "0" if number == 0 and sign else format(number, form)
 
 

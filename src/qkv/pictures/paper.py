@@ -18,7 +18,7 @@ from matplotlib import rc_context, rcParamsDefault
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -26,6 +26,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from qkv.pictures.panels import UNSIGNED, Kind, Panel, scales, shown, written
+from qkv.pictures.shades import Curve, Shading, colours
 
 COLUMN, PAGE = 3.3, 6.7
 """Inches: a column of a page of two, and the page."""
@@ -42,10 +43,10 @@ STYLE: Any = {
     "savefig.dpi": 300,
 }
 MAPS: Mapping[bool, Colormap] = {
-    False: LinearSegmentedColormap.from_list("qkv-weights", ["#ffffff", "#9cbfe3", "#3b78b8", "#0b2f66"]),
-    True: LinearSegmentedColormap.from_list("qkv-signs", ["#4a1660", "#a667be", "#ffffff", "#e58a4a", "#7f2f04"]),
+    False: LinearSegmentedColormap.from_list("qkv-weights", colours("#ffffff", signed=False)),
+    True: LinearSegmentedColormap.from_list("qkv-signs", colours("#ffffff", signed=True)),
 }
-"""By whether the numbers have signs. Both can be told apart with every kind of colour vision, and in grey the first."""
+"""By whether the numbers have signs."""
 
 LABELS: Mapping[Kind, str] = {
     "weights": "attention weight",
@@ -98,7 +99,9 @@ class PaperFigure(Figure):
         return file.getvalue()
 
 
-def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str, numbers: bool | None) -> Figure:
+def figure_of(
+    panels: Sequence[Panel], *, columns: int, width: float, title: str, numbers: bool | None, shades: Curve | None
+) -> Figure:
     """A figure of its own with the panels in rows of so many.
 
     Args:
@@ -107,7 +110,9 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
         width: of the figure, in inches.
         title: of the figure; empty for none.
         numbers: whether numbers stand in the cells; None for where they fit.
+        shades: how weights become shades; None for what their number asks for.
     """
+    norms = _norms(panels, shades)
     with style():
         figure = PaperFigure(layout="compressed")
         figure.set_size_inches(width, 3 * width * -(-len(panels) // columns) / columns)
@@ -115,7 +120,7 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
         for place in grid.flat[len(panels) :]:
             place.remove()
         axes = list(grid.flat[: len(panels)])
-        _draw_all(axes, panels, below=len(panels) > 1)
+        _draw_all(axes, panels, norms, below=len(panels) > 1)
         around: list[Artist] = [figure.suptitle(title, parse_math=False)] if title else []
         handles = _legend(panels)
         if handles:
@@ -130,15 +135,16 @@ def figure_of(panels: Sequence[Panel], *, columns: int, width: float, title: str
             figure.set_figheight(_height(figure, around))
             for place, one in zip(axes, panels, strict=True):
                 _label(place, one.pooled(MOST, MOST))
-        _write_all(axes, panels, numbers)
+        _write_all(axes, panels, norms, numbers)
         return figure
 
 
-def draw_into(axes: Sequence[Any], panels: Sequence[Panel], *, numbers: bool | None) -> Figure:
+def draw_into(axes: Sequence[Any], panels: Sequence[Panel], *, numbers: bool | None, shades: Curve | None) -> Figure:
     """The figure of somebody's axes, of which each is given a panel."""
+    norms = _norms(panels, shades)
     with style():
-        _draw_all(axes, panels, below=False)
-        _write_all(axes, panels, numbers)
+        _draw_all(axes, panels, norms, below=False)
+        _write_all(axes, panels, norms, numbers)
     figure: Figure = axes[0].get_figure(root=True)
     return figure
 
@@ -165,37 +171,53 @@ def _ratio(panel: Panel) -> float:
     return min(max(query_len / key_len, 1 / 3), 3.0)
 
 
-def _draw_all(axes: Sequence[Axes], panels: Sequence[Panel], *, below: bool) -> None:
+def _norms(panels: Sequence[Panel], shades: Curve | None) -> dict[Kind, Normalize]:
+    """How the numbers of each kind become shades."""
+    keys = max(one.numbers.shape[1] for one in panels)
+    return {kind: _norm(kind, Shading(largest, keys, shades)) for kind, largest in scales(panels).items()}
+
+
+def _norm(kind: Kind, shading: Shading) -> Normalize:
+    if kind not in UNSIGNED:
+        return Normalize(-shading.largest, shading.largest)
+    if kind == "mask" or shading.curve == "linear":
+        return Normalize(0.0, shading.largest)
+    if shading.curve == "root":
+        return PowerNorm(0.5, 0.0, shading.largest)
+    return LogNorm(shading.least, shading.largest, clip=True)
+
+
+def _draw_all(axes: Sequence[Axes], panels: Sequence[Panel], norms: Mapping[Kind, Normalize], *, below: bool) -> None:
     """Nothing; draws each panel into its axes, and a colour bar for each kind."""
-    largest = scales(panels)
     drawn: dict[Kind, list[tuple[Axes, QuadMesh]]] = {}
     for place, whole in zip(axes, panels, strict=True):
         one = whole.pooled(MOST, MOST)
-        drawn.setdefault(one.kind, []).append((place, _cells(place, one, largest[one.kind])))
+        drawn.setdefault(one.kind, []).append((place, _cells(place, one, norms[one.kind])))
         _label(place, one)
     for kind, pairs in drawn.items():
         if kind in LABELS:
             beside = [place for place, _ in pairs]
             columns = len({place.get_position().x0 for place in beside})
             where: dict[str, Any] = {"location": "bottom", "aspect": 25 * columns, "shrink": 0.9} if below else {}
-            bar = axes[0].figure.colorbar(pairs[0][1], ax=beside, label=LABELS[kind], ticks=MaxNLocator(4), **where)
+            ticks = None if isinstance(norms[kind], LogNorm) else MaxNLocator(4)
+            bar = axes[0].figure.colorbar(pairs[0][1], ax=beside, label=LABELS[kind], ticks=ticks, **where)
             bar.outline.set_linewidth(STYLE["axes.linewidth"])
 
 
-def _cells(axes: Axes, panel: Panel, largest: float) -> QuadMesh:
+def _cells(axes: Axes, panel: Panel, norm: Normalize) -> QuadMesh:
     """The cells of a panel in its axes, with what is hidden, broken or marked."""
     rows, columns = panel.numbers.shape
-    signed = panel.kind not in UNSIGNED
     seen = np.ma.array(np.where(panel.broken, 0.0, panel.numbers), mask=panel.hidden)
-    # Viewers show seams between shapes that only touch.
+    # Viewers show seams between shapes that only touch. The cells of a mask are told apart by lines.
     looks: dict[str, Any] = {"edgecolors": "face", "linewidth": 0.1}
+    if panel.kind == "mask":
+        looks = {"edgecolors": "white", "linewidth": 0.4}
     mesh = axes.pcolormesh(
         np.arange(columns + 1) - 0.5,
         np.arange(rows + 1) - 0.5,
         seen,
-        cmap=MAPS[signed],
-        vmin=-largest if signed else 0.0,
-        vmax=largest,
+        cmap=MAPS[panel.kind not in UNSIGNED],
+        norm=norm,
         **(looks if max(rows, columns) <= VECTOR else {"rasterized": True}),
     )
     if panel.hidden.any():
@@ -250,7 +272,9 @@ def _round(step: int) -> int:
     return next(one * power for one in (1, 2, 5, 10) if one * power >= step)
 
 
-def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | None) -> None:
+def _write_all(
+    axes: Sequence[Axes], panels: Sequence[Panel], norms: Mapping[Kind, Normalize], numbers: bool | None
+) -> None:
     """Nothing; writes the numbers of each panel into its cells, where they fit or are asked for."""
     largest = scales(panels)
     for place, one in zip(axes, panels, strict=True):
@@ -258,16 +282,15 @@ def _write_all(axes: Sequence[Axes], panels: Sequence[Panel], numbers: bool | No
         longest = len(written(-largest[one.kind], one.kind, largest[one.kind]))
         fits = max(one.numbers.shape) <= VECTOR and high >= LINE and wide >= DIGIT * longest
         if one.kind != "mask" and (fits if numbers is None else numbers):
-            _write(place, one.pooled(MOST, MOST), largest[one.kind])
+            _write(place, one.pooled(MOST, MOST), norms[one.kind], largest[one.kind])
 
 
-def _write(axes: Axes, panel: Panel, largest: float) -> None:
+def _write(axes: Axes, panel: Panel, norm: Normalize, largest: float) -> None:
     """Nothing; writes the number of each cell into it, black or white."""
-    signed = panel.kind not in UNSIGNED
     for row, column in np.argwhere(~panel.hidden & ~panel.broken):
         number = panel.numbers[row, column]
         text = written(number, panel.kind, largest).replace("-", "\u2212")
-        colour = MAPS[signed]((number / largest + signed) / (1 + signed))
+        colour = MAPS[panel.kind not in UNSIGNED](float(norm(number)))
         ink = "black" if np.dot(colour[:3], (0.299, 0.587, 0.114)) > 0.5 else "white"
         axes.text(column, row, text, size=6, color=ink, ha="center", va="center_baseline").set_in_layout(False)
 

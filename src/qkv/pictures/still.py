@@ -12,12 +12,10 @@ from PIL import Image, ImageOps
 
 from qkv.pictures.page import environment
 from qkv.pictures.pyramid import LOW, STEPS
+from qkv.pictures.shades import WEIGHT, Shading
 
-PAPER, HEAT, MASKED = (255, 255, 255), (0x1D, 0x4F, 0x91), (0xED, 0xEB, 0xE6)
+PAPER, HEAT, MASKED = (255, 255, 255), tuple(bytes.fromhex(WEIGHT[-1][1:])), (0xED, 0xEB, 0xE6)
 """Colours of the page in its light theme: of a weight of 0, of the largest, and of what may not be attended to."""
-
-MANY = 64
-"""From more keys on most weights are too small for shades in proportion: the square root is taken, as on the page."""
 
 LARGE, SMALL = 320, 128
 """Pixels of the longer side of a picture, where it is the only one and where there are several."""
@@ -37,8 +35,8 @@ def _coloured(picture: str, key_len: int, times: int) -> str:
     grays = Image.open(io.BytesIO(base64.b64decode(picture.partition(",")[2]))).convert("L")
     shades = np.asarray(grays)
     weights = 2.0 ** (LOW * (255 - np.arange(256)) / STEPS)
-    shares = np.minimum(1, weights / weights[shades.max()])[:, None] ** (0.5 if key_len > MANY else 1)
-    colours = np.rint(PAPER + shares * np.subtract(HEAT, PAPER)).astype(np.uint8)
+    shares = Shading(weights[shades.max()], key_len).shares(weights)
+    colours = np.rint(PAPER + shares[:, None] * np.subtract(HEAT, PAPER)).astype(np.uint8)
     colours[0] = MASKED
     coloured = Image.frombytes("P", grays.size, shades.tobytes())
     coloured.putpalette(colours.tobytes())
