@@ -166,20 +166,37 @@ def test_tricks_are_seen_wherever_they_stand_and_other_text_is_left_alone() -> N
     assert visible(("a\u200b", ["\u2066"])) == ("a⟨U+200B⟩", ["⟨U+2066⟩"])
 
 
+def top_of(report: Report) -> str:
+    """The text of a page's header: code and places on lines of their own, what is marked in brackets."""
+    top = re.search("<header>.*?</header>", to_html([report]), re.DOTALL)
+    assert top is not None
+    text = re.sub(r"<mark>(.*?)</mark>", r"[\1]", top[0])
+    return re.sub("<.*?>", "", re.sub('<span class="place">|</span>(?=<del|<ins)|</code>', "\n", text))
+
+
 @pytest.mark.parametrize(("count", "shown", "more"), [(1, 1, ""), (6, 6, ""), (8, 5, "… 3 more lines below")])
 def test_a_repair_of_several_lines_stands_at_the_top_too(report: Report, count: int, shown: int, more: str) -> None:
     added = [f"    x{place} = {place}" for place in range(count)]
-    diff = "\n".join(["--- a", "+++ b", "@@ -3 +3,9 @@", "-    y = 1", *(f"+{line}" for line in added)])
-    patch = Patch("mine.py", 3, "    y = 1", "\n".join(added), diff)
-    html = to_html([replace(report, patch=patch)])
-    top = re.search("<header>.*?</header>", html, re.DOTALL)
-    assert top is not None
-    assert re.findall('<code class="folded">(.*?)</code>', top[0]) == [line.strip() for line in added[:shown]]
-    assert "<dt>write</dt>" in top[0]
-    assert more in top[0]
-    assert ("more line" in top[0]) == bool(more)
-    gone = replace(patch, after="", diff="--- a\n+++ b\n@@ -3 +2,0 @@\n-    y = 1")
-    assert '<dt>remove</dt><dd><code class="folded">y = 1</code>' in to_html([replace(report, patch=gone)])
+    diff = "\n".join(["--- a", "+++ b", "@@ -7 +7,9 @@", "-    return y", *(f"+{line}" for line in added)])
+    patch = Patch("my attention.py", 7, "    return y", "\n".join(added), diff)
+    top = top_of(replace(report, patch=patch))
+    assert re.findall("x. = .", top) == [line.strip() for line in added[:shown]]
+    assert "write" in top
+    assert more in top
+    assert ("more line" in top) == bool(more)
+
+
+def test_each_place_that_changes_stands_with_its_number_and_what_it_is_replaced_by(
+    report: Report,
+) -> None:
+    lines = " a = 1\n-    b = a + 1\n+    b = a + 2\n c = 3\n-    d = 4\n e = 5\n"
+    patch = Patch("my attention.py", 8, "", "", f"--- a\n+++ b\n@@ -7,5 +7,4 @@\n{lines}")
+    top = top_of(replace(report, patch=patch))
+    assert re.findall(r"my attention\.py:\d+|[\u2212+].*", top.partition("change")[2]) == [
+        "my attention.py:8", "\u2212b = a + [1]", "+b = a + [2]", "my attention.py:10", "\u2212d = 4",
+    ]  # fmt: skip
+    gone = replace(patch, diff="--- a\n+++ b\n@@ -7,2 +7,1 @@\n-    y = 1\n z = 2\n")
+    assert re.search(r"remove\s+my attention\.py:7\s+\u2212y = 1", top_of(replace(report, patch=gone)))
 
 
 def test_what_rounds_to_zero_has_no_sign() -> None:

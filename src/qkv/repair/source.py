@@ -14,6 +14,7 @@ from qkv.adapters.notebooks import cell_of
 from qkv.adapters.texts import is_notebook, text_of
 from qkv.repair.code import Code
 from qkv.report import Patch
+from qkv.report.changes import NO_END
 
 
 @dataclass(frozen=True)
@@ -93,12 +94,13 @@ def patch_between(file: str, before: bytes, after: bytes) -> Patch:
     """The patch that makes one text of a file of another."""
     old, new = (code_lines(data.decode("utf-8", "surrogateescape"), keepends=True) for data in (before, after))
     _, start, end, to_start, to_end = changed(old, new)[0]
+    diff = difflib.unified_diff(old, new, file, file)
     return Patch(
         file=file,
         line=start + 1,
         before="".join(old[start:end]).rstrip("\r\n"),
         after="".join(new[to_start:to_end]).rstrip("\r\n"),
-        diff="".join(difflib.unified_diff(old, new, file, file)),
+        diff="".join(line if line.endswith(("\n", "\r")) else f"{line}\n{NO_END}\n" for line in diff),
         original=before,
         edited=after,
     )

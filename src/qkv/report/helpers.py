@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
+from qkv.report.changes import DiffLine, Marked, changed_places
 from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, left_out, numbers, row_texts, told_apart
-from qkv.report.document import CandidateWords, Example, Patch, RowPair
+from qkv.report.document import CandidateWords, Example, Report, RowPair
 from qkv.report.highlighting import highlighted
 from qkv.report.places import TWO_DUMPS, place_of
 from qkv.spec import describe
@@ -23,6 +25,9 @@ MOST_CHANNELS = 12
 MOST_LINES = 6
 """Lines of a repair that stand at the top of a page."""
 
+MOST_INDENT = 12
+"""Columns; what is indented by more has no room on a phone."""
+
 MOST_HEADS, MOST_QUERIES = 16, 64
 """Rows and columns of the picture of which rows are wrong."""
 
@@ -37,29 +42,53 @@ def row_cells(pair: RowPair) -> RowTexts:
     return row_texts(pair, MOST_CHANNELS)
 
 
-def diff_lines(patch: Patch) -> list[tuple[str, str]]:
-    """The lines of a diff, each with its sign: ``-``, ``+``, a space, or ``@`` before the number of a line."""
+@dataclass(frozen=True)
+class Short:
+    """A repair in a glance.
+
+    Attributes:
+        word: what is to be done.
+        line: the line that the report is about, with what changes of it marked; empty where others change too.
+        lines: the first lines that change, or what to write in place of that line; each with the number of its place
+            where it begins one.
+        more: how many more there are.
+    """
+
+    word: str
+    line: Sequence[Marked]
+    lines: Sequence[tuple[int | None, str, Marked]]
+    more: int
+
+
+def in_short(report: Report, diff: Sequence[DiffLine]) -> Short:
+    """What is to be changed in a few lines: beside the line that the report is about, if it is all that changes."""
+    found = changed_places(diff)
+    blamed = report.line and (report.line.file, report.line.line)
+    at_the_line = len(found) == 1 and report.patch is not None and blamed == (report.patch.file, found[0].number)
+    if at_the_line and found[0].removed and found[0].added:
+        lines: list[tuple[int | None, str, Marked]] = [(None, "", line) for line in found[0].added]
+        return _cut_short("write", found[0].removed, lines)
     lines = []
-    for line in patch.diff.splitlines()[2:]:
-        if line.startswith("@@"):
-            lines.append(("@", f"line {line.split()[1].partition(',')[0][1:]} and on"))
-        else:
-            lines.append((line[:1] or " ", line[1:]))
-    return lines
+    for place in found:
+        signed = [*(("-", line) for line in place.removed), *(("+", line) for line in place.added)]
+        lines += [(None if at else place.number, sign, line) for at, (sign, line) in enumerate(signed)]
+    return _cut_short("change" if any(place.added for place in found) else "remove", (), lines)
 
 
-def in_short(patch: Patch) -> tuple[str, list[str], int]:
-    """What is to be done with a few lines, in a word; these lines; and how many more there are."""
-    changed = diff_lines(patch)
-    added = [text for sign, text in changed if sign == "+"]
-    lines = dedented("\n".join(added or [text for sign, text in changed if sign == "-"]))
+def _cut_short(word: str, line: Sequence[Marked], lines: Sequence[tuple[int | None, str, Marked]]) -> Short:
     shown = lines if len(lines) <= MOST_LINES else lines[: MOST_LINES - 1]
-    return "write" if added else "remove", shown, len(lines) - len(shown)
+    return Short(word, line, shown, len(lines) - len(shown))
 
 
 def dedented(code: str) -> list[str]:
     """The lines of a piece of code, without what all of them are indented by."""
     return dedent(code).strip().splitlines()
+
+
+def indent(pieces: Sequence[tuple[object, str]]) -> int:
+    """How far a line of code is indented: the rest of one that is too long for a page stands further in."""
+    text = "".join(text for _, text in pieces)
+    return min(len(text) - len(text.lstrip()), MOST_INDENT)
 
 
 def array_text(example: Example) -> list[tuple[str, str]]:
@@ -79,9 +108,9 @@ HELPERS: Mapping[str, Any] = {
     "common_name": common_name,
     "dedented": dedented,
     "describe": describe,
-    "diff_lines": diff_lines,
     "highlighted": highlighted,
     "in_short": in_short,
+    "indent": indent,
     "left_out": left_out,
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,

@@ -9,6 +9,7 @@ from typing import Any
 
 from qkv.pictures.page import environment, page
 from qkv.report.anatomy import Anatomy
+from qkv.report.changes import DiffLine, diff_lines
 from qkv.report.document import WORST_FIRST, Report
 from qkv.report.excerpt import Excerpt, excerpt_of
 from qkv.report.figures import Figure, figure_of
@@ -33,6 +34,7 @@ class View:
         matrices: what is wrong first inside.
         by_hand: the same of the smallest example, as far as it is small.
         worth: what the check is worth.
+        diff: the lines of the repair, and those around them.
     """
 
     report: Report
@@ -42,6 +44,7 @@ class View:
     matrices: Sequence[Triple]
     by_hand: Sequence[Triple]
     worth: Worth
+    diff: Sequence[DiffLine]
 
 
 def to_html(reports: Sequence[Report]) -> str:
@@ -88,6 +91,7 @@ def _view(report: Report, place: str) -> View:
         matrices=[triple(one, shown.sides) for one in shown.matrices],
         by_hand=[drawn for one in shown.by_hand if not (drawn := triple(one)).cut],
         worth=worth_of(shown),
+        diff=visible(diff_lines(report.patch) if report.patch else []),
     )
 
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from qkv.adapters.endings import end_of
 from qkv.pictures.heatmap import heat_map
 from qkv.pictures.panels import Pictured
+from qkv.report.changes import changed_places, diff_lines
 from qkv.report.digits import MOST_NUMBERS, apart, left_out, numbers, row_texts, told_apart
 from qkv.report.document import Example, NamedFault, Patch, Report, RowPair, SourceLine, Verdict
 from qkv.report.page import INDENT, headline, page
@@ -213,16 +214,14 @@ def _code(repair: str, room: int) -> list[str]:
 
 
 def _patch(patch: Patch, room: int) -> RenderableType:
-    """The lines that change, each with its sign; what stands around them is left out."""
-    parts: list[RenderableType] = [Text(f"{patch.file}:{patch.line}")]
-    changed = [line for line in patch.diff.splitlines()[2:] if line.startswith(("-", "+", "@@"))]
-    indent = min((len(line) - len(line[1:].lstrip()) - 1 for line in changed if line[0] != "@"), default=0)
-    for line in changed:
-        if line[0] != "@":
-            pieces = _folded(line[1 + indent :], room - 4)
-            parts.append(Text(f"  {line[0]} " + "\n    ".join(pieces), style="red" if line[0] == "-" else "green"))
-        elif len(parts) > 1:
-            parts.append(Text(f"line {line.split()[1].partition(',')[0][1:]} and on", style="dim"))
+    """The lines that change, each place under its number; what stands around them is left out."""
+    parts: list[RenderableType] = []
+    for change in changed_places(diff_lines(patch)):
+        parts.append(Text(f"{patch.file}:{change.number}"))
+        for sign, style, lines in (("-", "red", change.removed), ("+", "green", change.added)):
+            for line in lines:
+                pieces = _folded("".join(text for _, text in line), room - 4)
+                parts.append(Text(f"  {sign} " + "\n    ".join(pieces), style=style))
     words = f"which mends: {patch.mends}" if patch.applied else "with this it is found right; --fix writes it"
     return Group(*parts, Text(words, style="dim"))
 
