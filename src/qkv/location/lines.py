@@ -99,7 +99,15 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
         place = frontier.place(blamed.operation) if mixed is None else frontier.beside(blamed.operation, mixed)
         of_methods = [one for one in reversed(frontier.chain(blamed.operation)) if "." in one.function]
         return place if place is None or "." in place.function else next(iter(of_methods), place)
+    makers = map(frontier.flow.maker, frontier.flow.operands(blamed.operation))
+    if _along_heads(frontier, blamed) and all(maker is None for maker in makers):
+        return frontier.chain(blamed.operation)[0]  # it was handed over so, and to whatever turns it too
     return called_wrongly(frontier, blamed.operation, blamed.skipped)
+
+
+def _along_heads(frontier: Frontier, blamed: Blame) -> bool:
+    """Whether it is blamed for the axes of what rope turns."""
+    return frontier.stage == Stage.POSITION and blamed.skipped == Stage.HEADS
 
 
 def _used_at(frontier: Frontier, blamed: Blame) -> Place | None:
@@ -217,6 +225,8 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
     agree = ": watching it run and its outputs say the same" if _confirmed(frontier, blamed) else ""
     if blamed.skipped is not None:
         between = "" if until is None else f", before line {until} uses it"
+        if _along_heads(frontier, blamed):
+            return f"rope counts along the heads of what lies so: its tokens belong behind its heads{between}{agree}"
         return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
     if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
         return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
