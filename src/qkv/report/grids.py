@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from qkv.pictures.panels import UNSIGNED, Panel, scales
 from qkv.report.matrices import Matrices
+from qkv.report.pictured import panels
 
 MOST = 16
 """Rows and columns that are drawn; of more, those around the first wrong cell."""
@@ -55,41 +57,51 @@ class Triple:
         axes: what a row and a column are.
         grids: the three.
         hides: whether a query may not attend to some key.
+        signed: whether the numbers have two signs, and so two colours.
         cut: what of a larger matrix is drawn, in words; empty where all of it is.
+        aside: why the first wrong cell stands elsewhere than the first wrong row; empty where it doesn't.
     """
 
     title: str
     axes: tuple[str, str]
     grids: Sequence[Grid]
     hides: bool = False
+    signed: bool = False
     cut: str = ""
+    aside: str = ""
 
 
 def triple(whole: Matrices, sides: tuple[str, str] = ("expected", "got")) -> Triple:
-    """Matrices as three tables beside each other."""
+    """Matrices as three tables beside each other, of the panels that a figure of them has."""
     rows, columns = (_window(size, at) for size, at in zip(whole.expected.shape, whole.first or (0, 0), strict=True))
-    part = _cut(whole, rows, columns)
-    names = [f"{part.axes[0]} {part.start + row}" for row in range(part.expected.shape[0])]
-    heads = [f"{part.axes[1]} {columns.start + column}" for column in range(part.expected.shape[1])]
-    cells = [*(_sizes(part, side) for side in (0, 1)), _differences(part)]
-    grids = [
-        Grid(name, heads, list(zip(names, table, strict=True)))
-        for name, table in zip((*sides, "difference"), cells, strict=True)
-    ]
-    hides = part.hidden is not None and bool(part.hidden[0].any() or part.hidden[1].any())
-    return Triple(part.title, part.axes, grids, hides, _said(whole, rows, columns))
+    drawn = panels(whole, sides)
+    heads = [f"{whole.axes[1]} {column}" for column in range(columns.start, columns.stop)]
+    names = [f"{whole.axes[0]} {whole.start + row}" for row in range(rows.start, rows.stop)]
+    largest = scales(
+        replace(one, numbers=one.numbers[rows, columns], hidden=one.hidden[rows, columns]) for one in drawn
+    )
+    decimals = 3 if len(heads) <= ROOMY else 2
+    grids = []
+    for name, one in zip((*sides, "difference"), drawn, strict=True):
+        cells = [
+            [_cell(one, (row, column), largest[one.kind], decimals) for column in range(columns.start, columns.stop)]
+            for row in range(rows.start, rows.stop)
+        ]
+        grids.append(Grid(name, heads, list(zip(names, cells, strict=True))))
+    return Triple(
+        title=whole.title,
+        axes=whole.axes,
+        grids=grids,
+        hides=any(cell.kind == "hidden" for grid in grids for _, cells in grid.rows for cell in cells),
+        signed=drawn[0].kind not in UNSIGNED,
+        cut=_said(whole, rows, columns),
+        aside=whole.aside,
+    )
 
 
 def _window(size: int, at: int) -> slice:
     begin = max(0, min(at - MOST // 2, size - MOST))
     return slice(begin, min(begin + MOST, size))
-
-
-def _cut(whole: Matrices, rows: slice, columns: slice) -> Matrices:
-    expected, got, wrong = (array[rows, columns] for array in (whole.expected, whole.got, whole.wrong))
-    hidden = None if whole.hidden is None else (whole.hidden[0][rows, columns], whole.hidden[1][rows, columns])
-    start = whole.start + rows.start
-    return replace(whole, expected=expected, got=got, wrong=wrong, hidden=hidden, start=start)
 
 
 def _said(whole: Matrices, rows: slice, columns: slice) -> str:
@@ -103,52 +115,19 @@ def _said(whole: Matrices, rows: slice, columns: slice) -> str:
     return f"cut to {' and '.join(spans)}, around the first wrong cell" if spans else ""
 
 
-def _sizes(part: Matrices, side: int) -> list[list[Cell]]:
-    """Numbers of one side, the darker the larger: from the smallest of both sides, or 0, to the largest."""
-    array = (part.expected, part.got)[side]
-    seen = np.concatenate([one[np.isfinite(one)] for one in (part.expected, part.got)])
-    low, high = seen.min(initial=0.0), seen.max(initial=0.0)
-    decimals = _decimals(part)
-
-    def cell(row: int, column: int) -> Cell:
-        first = (row, column) == part.first
-        value = float(array[row, column])
-        # What is hidden and has a number all the same, as a row of NaN, is shown.
-        if part.hidden is not None and part.hidden[side][row, column] and value in (0.0, -np.inf):
-            return Cell("", "hidden", first=first)
-        shade = (value - low) / (high - low) if np.isfinite(value) and high > low else 0.0
-        return Cell(text_of(value, decimals), "plain", min(max(shade, 0.0), 1.0), first)
-
-    return _table(part, cell)
-
-
-def _differences(part: Matrices) -> list[list[Cell]]:
-    """What is too much and what too little; cells that are right are told apart from those that differ by little."""
-    with np.errstate(invalid="ignore"):
-        off = part.got - part.expected
-    finite = np.abs(off[np.isfinite(off) & part.wrong])
-    largest = float(finite.max(initial=0.0)) or 1.0
-    decimals = _decimals(part)
-    both_hidden = np.zeros(off.shape, bool) if part.hidden is None else part.hidden[0] & part.hidden[1]
-
-    def cell(row: int, column: int) -> Cell:
-        if not part.wrong[row, column]:
-            return Cell("", "hidden") if both_hidden[row, column] else Cell("0", "same")
-        value = float(off[row, column])
-        shade = min(abs(value) / largest, 1.0) if np.isfinite(value) else 1.0
-        kind: Kind = "less" if value < 0 else "more" if value > 0 else "plain"
-        return Cell(text_of(value, decimals, signed=True), kind, shade, (row, column) == part.first)
-
-    return _table(part, cell)
-
-
-def _table(part: Matrices, cell: Any) -> list[list[Cell]]:
-    rows, columns = part.expected.shape
-    return [[cell(row, column) for column in range(columns)] for row in range(rows)]
-
-
-def _decimals(part: Matrices) -> int:
-    return 3 if part.expected.shape[1] <= ROOMY else 2
+def _cell(panel: Panel, place: tuple[int, int], largest: float, decimals: int) -> Cell:
+    """One cell: the deeper its shade the larger its number, in two colours where there are two signs."""
+    first = panel.marked == place
+    if panel.hidden[place]:
+        return Cell("", "hidden", first=first)
+    value, is_difference = float(panel.numbers[place]), panel.kind == "difference"
+    if is_difference and value == 0:
+        return Cell("0", "same", first=first)
+    kind: Kind = "plain"
+    if panel.kind not in UNSIGNED and value:
+        kind = "less" if value < 0 else "more" if value > 0 else "plain"
+    shade = min(abs(value) / largest, 1.0) if np.isfinite(value) else float(is_difference)
+    return Cell(text_of(value, decimals, signed=is_difference), kind, shade, first)
 
 
 def text_of(value: float, decimals: int, *, signed: bool = False) -> str:

@@ -26,6 +26,7 @@ class Matrices:
         wrong: which cells are wrong, as booleans.
         hidden: of each of the two, where a query may not attend; None where nothing hides.
         start: number of the first row.
+        aside: why the first wrong cell stands elsewhere than the first wrong row; empty where it doesn't.
     """
 
     title: str
@@ -35,6 +36,7 @@ class Matrices:
     wrong: Any
     hidden: tuple[Any, Any] | None = None
     start: int = 0
+    aside: str = ""
 
     @property
     def first(self) -> tuple[int, int] | None:

@@ -19,9 +19,15 @@ def pictured(of: Sequence[Matrices], sides: tuple[str, str]) -> Pictured:
 def panels(of: Matrices, sides: tuple[str, str]) -> list[Panel]:
     """Matrices as panels: what should be, what is, and the difference, with the first wrong cell marked."""
     kind: Kind | None = None if of.axes[1] == "key" else "values"
-    hidden = (None, None) if of.hidden is None else of.hidden
+    arrays = [np.asarray(array, np.float64) for array in (of.expected, of.got)]
+    # A row that is no number is wrong where it is hidden too.
+    hidden = (
+        (None, None)
+        if of.hidden is None
+        else [unseen & ~np.isnan(array) for unseen, array in zip(of.hidden, arrays, strict=True)]
+    )
     expected, got = (
-        replace(panel(side, np.asarray(array, np.float64), unseen, kind=kind), axes=of.axes, start=of.start)
-        for side, array, unseen in zip(sides, (of.expected, of.got), hidden, strict=True)
+        replace(panel(side, array, unseen, kind=kind), axes=of.axes, start=of.start)
+        for side, array, unseen in zip(sides, arrays, hidden, strict=True)
     )
     return compared(expected, replace(got, kind=expected.kind), wrong=of.wrong)
