@@ -139,7 +139,7 @@ def test_the_operation_is_what_torch_is_told_of_it(dtype: torch.dtype, precision
     query, key, value = heads(dtype=dtype)
     sinks = torch.zeros(4, dtype=dtype, requires_grad=True)
     given = read_arguments(query, key, value, WINDOW, sinks=sinks)
-    numbers = (operation.coded(given.mask), given.scale, None, given.first, 0.0, precision, True)
+    numbers = (operation.coded(given.mask), given.scale, None, given.first, 0.0, precision)
     arguments = (query, key, value, None, sinks, None, None, None, *numbers)
     torch.library.opcheck(
         torch.ops.qkv.attend.default,

@@ -20,7 +20,7 @@ import qkv
 from qkv.compute import attend, plan
 from qkv.compute.arguments import read_arguments
 from qkv.compute.composite import composite
-from qkv.compute.lowering import lower
+from qkv.compute.planning import _tiles
 from qkv.errors import SpecError
 from qkv.masks import Mask, dilated, everything, per_head
 
@@ -280,7 +280,7 @@ def test_a_backward_pass_inside_autocast_is_as_exact_as_outside(options: dict[st
 
 @every_mask
 def test_what_was_kept_in_inference_mode_serves_training(make: Callable[[], Mask]) -> None:
-    lower.cache_clear()
+    _tiles.cache_clear()
     mask, given = make(), heads()
     with torch.inference_mode():
         run(*given, mask=mask)
@@ -300,14 +300,14 @@ def test_masks_are_copied_and_pickled(make: Callable[[], Mask]) -> None:
     for other in (copy.copy(mask), copy.deepcopy(mask), pickle.loads(pickle.dumps(mask))):
         assert other == mask
         assert hash(other) == hash(mask)
-        lower.cache_clear()
+        _tiles.cache_clear()
         assert torch.equal(run(*given, mask=other), right)
 
 
 def test_threads_share_a_mask() -> None:
     given, masks = heads(), [make() for make in MASKS.values()]
     right = [plainly(*given, mask=mask).detach() for mask in masks]
-    lower.cache_clear()
+    _tiles.cache_clear()
 
     def work() -> list[Tensor]:
         return [run(*given, mask=mask).double() for mask in masks]

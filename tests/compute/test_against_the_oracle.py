@@ -191,6 +191,7 @@ def test_forward(case: Case, dtype: torch.dtype) -> None:
     assert_near(weights, expected.weights, dtype)
     with torch.no_grad():
         fast, fast_lse, some = attend(**arguments, return_lse=True, return_weights=[-1, 0])
+        torch.testing.assert_close(attend(**arguments), fast, rtol=0, atol=0, equal_nan=True)
     assert_near(fast, context, dtype)
     assert_near(some, expected.weights[:, :, [-1, 0]], dtype)
     assert_near(fast_lse, lse.detach(), dtype)

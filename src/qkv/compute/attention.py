@@ -24,7 +24,7 @@ from qkv.compute.arguments import (
 )
 from qkv.compute.composite import Attended, composite, empty_rows
 from qkv.compute.operation import attend_in_graph, has_code
-from qkv.compute.planning import Plan, plan_of, why_composite
+from qkv.compute.planning import Plan, plan_of, tiles_for, why_blockwise, why_composite
 from qkv.compute.tiled import tiled
 from qkv.compute.work import Work
 from qkv.errors import SpecError, nearest
@@ -169,18 +169,16 @@ def _attended(given: Arguments, weights_wanted: bool, lse_wanted: bool) -> Atten
             sizes = (given.batch, given.num_heads, given.query_len, given.key_len)
             kept = torch.rand(sizes, device=given.query.device) >= given.dropout_p
         return composite(given, kept)
-    value_dim = given.value.shape[3]
-    lse_wanted = lse_wanted or given.empty_row != "zero"
     seed = torch.randint(2**62, ()) if given.dropout_p else None
     if torch.compiler.is_compiling():
-        output, lse = attend_in_graph(_of_one_size(given), seed, lse_wanted)
+        output, lse = attend_in_graph(_of_one_size(given), seed)
     else:
-        plan = plan_of(given)
-        fused = plan.kernel == "flash"
-        number = 0 if seed is None else int(seed)
-        output, lse = tiled(Work(_of_one_size(given) if fused else given, plan.tiles, fused, lse_wanted, number))
-    if output.shape[3] != value_dim:
-        output = output[..., :value_dim]
+        fused = not why_blockwise(given)
+        tiles, number = tiles_for(given, fused=fused), 0 if seed is None else int(seed)
+        lse_wanted = lse_wanted or given.empty_row != "zero"
+        output, lse = tiled(Work(_of_one_size(given) if fused else given, tiles, fused, lse_wanted, number))
+    if output.shape[3] != given.value.shape[3]:
+        output = output[..., : given.value.shape[3]]
     if given.empty_row != "zero":
         output = output.where(~empty_rows(lse)[..., None], _of_empty_rows(given))
     return Attended(output, lse)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -32,7 +31,6 @@ MOST_RECTANGLES = 64
 """Rectangles of one tile. Their gradients of keys and values are held together before they are added up."""
 
 
-@lru_cache(maxsize=16)
 def lower(
     mask: Mask,
     batch: int,

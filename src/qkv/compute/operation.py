@@ -16,7 +16,7 @@ from torch import Tensor
 
 from qkv.compute.arguments import LEARNED, Arguments, without_autocast
 from qkv.compute.composite import precise
-from qkv.compute.planning import plan_of
+from qkv.compute.planning import tiles_for, why_blockwise
 from qkv.compute.tiled import differentiable, forward, gradients
 from qkv.compute.work import Work
 from qkv.masks import (
@@ -44,7 +44,6 @@ TOLD = {
     "first": "SymInt",
     "dropout_p": "float",
     "precision": "str",
-    "lse": "bool",
 }
 """What the operation is told, as torch's schemas have it; dropout's seed is a tensor, so that each run has its own."""
 TENSORS = 8
@@ -77,10 +76,10 @@ def _next_mask(code: Iterator[int]) -> Mask:
     return kind(*(_next_mask(code) if field.type == "Mask" else next(code) for field in fields(kind)))
 
 
-def attend_in_graph(given: Arguments, seed: Tensor | None, lse: bool) -> tuple[Tensor, Tensor]:
-    """The context vectors and their log-sum-exp, with gradients; see `Work` for the arguments."""
+def attend_in_graph(given: Arguments, seed: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The context vectors and their log-sum-exp, with gradients; of a call and dropout's seed."""
     tensors = (*given.tensors, given.table, given.slopes, seed)
-    others = (coded(given.mask), given.scale, given.softcap, given.first, given.dropout_p, given.precision, lse)
+    others = (coded(given.mask), given.scale, given.softcap, given.first, given.dropout_p, given.precision)
     output, of_output = _attend(*tensors, *others)
     return output, of_output
 
@@ -88,11 +87,11 @@ def attend_in_graph(given: Arguments, seed: Tensor | None, lse: bool) -> tuple[T
 def _work(arguments: Sequence[Any]) -> Work:
     """What is to be computed, by what the operation was told."""
     told = dict(zip(TOLD, arguments, strict=True))
-    seed, lse = told.pop("seed"), told.pop("lse")
+    seed = told.pop("seed")
     told["mask"] = decoded(tuple(told["mask"]))
     given = Arguments(**told, empty_row="zero", axes=4)
-    plan = plan_of(given)
-    return Work(given, plan.tiles, plan.kernel == "flash", lse, 0 if seed is None else int(seed))
+    fused = not why_blockwise(given)
+    return Work(given, tiles_for(given, fused=fused), fused, lse=True, seed=0 if seed is None else int(seed))
 
 
 @torch.library.custom_op("qkv::attend", mutates_args=(), schema=f"({_TOLD}) -> (Tensor, Tensor)")
@@ -104,7 +103,7 @@ def _attend(*told: Any) -> tuple[Tensor, Tensor]:
 
 @_attend.register_fake
 def _(*told: Any) -> tuple[Tensor, Tensor]:
-    query, _, value, *_, precision, _ = told
+    query, _, value, *_, precision = told
     dtype = precise(query.dtype, precision)
     return query.new_empty(*query.shape[:3], value.shape[3]), query.new_empty(query.shape[:3], dtype=dtype)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -13,7 +14,7 @@ from qkv.compute import flash
 from qkv.compute.arguments import Arguments
 from qkv.compute.lowering import SCORES, capped, lower
 from qkv.compute.tiles import Table, Tile
-from qkv.masks import Causal
+from qkv.masks import Causal, Mask
 
 Kernel = Literal["flash", "blockwise", "composite"]
 
@@ -64,28 +65,55 @@ def plan_of(given: Arguments, *, weights: bool = False) -> Plan:
     reasons = why_composite(given, weights)
     if reasons:
         return Plan("composite", (), 1.0, tuple(reasons))
-    reasons = _why_blockwise(given)
+    reasons = why_blockwise(given)
     fused = not reasons
-    added = given.slopes is not None or given.bias is not None or given.table is not None
-    tiles = lower(
-        given.mask,
-        given.batch,
-        given.query_len,
-        given.key_len,
-        given.first,
-        plainly_causal=fused and not added,
-        strips=given.batch * given.num_heads >= torch.get_num_threads(),
-    )
+    tiles = tiles_for(given, fused=fused)
     if fused:
         reasons = _remarks(given, tiles)
-    tiles = tuple(_split(given, tiles))
-    if not fused:
-        tiles = tuple(capped(tiles, SCORES // given.num_heads))
-    elif given.table is not None:
-        tiles = tuple(capped(tiles, MOST_HIDDEN // given.table.shape[1]))
     pairs = given.batch * given.query_len * given.key_len
     share = sum(tile.pairs for tile in tiles) / pairs if pairs else 0.0
     return Plan("flash" if fused else "blockwise", tiles, share, tuple(reasons))
+
+
+def tiles_for(given: Arguments, *, fused: bool) -> tuple[Tile, ...]:
+    """What is made of a call's scores.
+
+    Args:
+        given: the call.
+        fused: whether torch's fused kernel computes them.
+    """
+    table_heads = 0 if given.table is None else given.table.shape[1]
+    return _tiles(
+        given.mask,
+        (given.batch, given.num_heads, given.num_kv_heads, given.query_len, given.key_len),
+        given.first,
+        fused,
+        given.slopes is not None or given.bias is not None,
+        table_heads,
+        torch.get_num_threads(),
+    )
+
+
+@lru_cache(maxsize=16)
+def _tiles(
+    mask: Mask, sizes: tuple[int, ...], first: int, fused: bool, added: bool, table_heads: int, threads: int
+) -> tuple[Tile, ...]:
+    batch, num_heads, num_kv_heads, query_len, key_len = sizes
+    tiles = lower(
+        mask,
+        batch,
+        query_len,
+        key_len,
+        first,
+        plainly_causal=fused and not added and not table_heads,
+        strips=batch * num_heads >= threads,
+    )
+    parts = _split(tiles, num_kv_heads, threads)
+    if not fused:
+        parts = capped(parts, SCORES // num_heads)
+    elif table_heads:
+        parts = capped(parts, MOST_HIDDEN // table_heads)
+    return tuple(parts)
 
 
 def why_composite(given: Arguments, weights: bool) -> list[str]:
@@ -119,7 +147,8 @@ def _in_transform(x: Tensor) -> bool:
     return torch.autograd.forward_ad.unpack_dual(x).tangent is not None
 
 
-def _why_blockwise(given: Arguments) -> list[str]:
+def why_blockwise(given: Arguments) -> list[str]:
+    """Why torch's fused kernel can't be taken; nothing where it can."""
     reasons = []
     if given.query.device.type not in ("cpu", "meta"):
         reasons.append(f"on {given.query.device}: torch's fused CPU kernel isn't there")
@@ -158,20 +187,18 @@ def _remarks(given: Arguments, tiles: Sequence[Tile]) -> list[str]:
     return remarks
 
 
-def _split(given: Arguments, tiles: tuple[Tile, ...]) -> list[Tile]:
+def _split(tiles: Iterable[Tile], num_kv_heads: int, threads: int) -> Iterator[Tile]:
     """The tiles, an open one of few rows with its keys shared out to threads that would be idle."""
-    split: list[Tile] = []
     for tile in tiles:
-        busy = (tile.sequences[1] - tile.sequences[0]) * tile.count * given.num_kv_heads
-        parts = min(torch.get_num_threads() // max(busy, 1), tile.width // SPLIT)
+        busy = (tile.sequences[1] - tile.sequences[0]) * tile.count * num_kv_heads
+        parts = min(threads // max(busy, 1), tile.width // SPLIT)
         if parts < 2 or tile.masking != "open" or tile.rows > flash.FEW_ROWS or tile.count > 1:
-            split.append(tile)
+            yield tile
             continue
         size, rest = divmod(tile.width, parts)
-        split.append(replace(tile, width=size, count=parts, key_step=size))
+        yield replace(tile, width=size, count=parts, key_step=size)
         if rest:
-            split.append(replace(tile, keys=tile.keys + tile.width - rest, width=rest, first=False))
-    return split
+            yield replace(tile, keys=tile.keys + tile.width - rest, width=rest, first=False)
 
 
 def _counted(number: int, what: str) -> str:

@@ -22,10 +22,10 @@ from qkv.compute.work import Work
 
 
 def tiled(work: Work) -> tuple[Tensor, Tensor]:
-    """The context vectors and their log-sum-exp, with gradients where some are wanted."""
+    """The context vectors and their log-sum-exp, where it is wanted; with gradients where some are."""
     tensors = work.given.tensors
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
-        output, lse = _Tiled.apply(work, *tensors)  # type: ignore[no-untyped-call]
+        output, lse = _Tiled.apply(replace(work, lse=True), *tensors)  # type: ignore[no-untyped-call]
         return output, lse
     return forward(work)
 
@@ -54,7 +54,7 @@ class _Tiled(torch.autograd.Function):
 
 
 def forward(work: Work) -> tuple[Tensor, Tensor]:
-    """The context vectors and their log-sum-exp."""
+    """The context vectors and their log-sum-exp, in which no number counts where it isn't wanted."""
     given, query = work.given, work.given.query
     exact = precise(query.dtype, given.precision)
     sizes = (*query.shape[:3], given.value.shape[3])
@@ -63,11 +63,14 @@ def forward(work: Work) -> tuple[Tensor, Tensor]:
         part, of_part = _part(work, *calls[0])
         return part.to(query.dtype), of_part
     # Parts that are put together in half precision would be rounded each time.
-    output = query.new_zeros(sizes, dtype=exact if work.merges or given.sinks is not None else query.dtype)
+    output = query.new_zeros(sizes, dtype=exact if work.merges else query.dtype)
     lse = query.new_full(query.shape[:3], -torch.inf, dtype=exact)
     for number, call in calls:
         part, of_part = _part(work, number, call)
-        _put(call, output, lse, part, of_part)
+        if work.lse or work.merges:
+            _merge(call, output, lse, part, of_part)
+        else:
+            call.of_queries(output).copy_(part)
     if given.sinks is not None:
         whole = torch.logaddexp(lse, given.sinks.to(exact)[:, None])
         output *= torch.exp(lse - finite(whole))[..., None]
@@ -82,11 +85,11 @@ def _part(work: Work, number: int, call: Tile) -> tuple[Tensor, Tensor]:
     heads = call.of_queries(given.query), call.of_keys(given.key), call.of_keys(given.value)
     added = work.added(call, torch.promote_types(given.query.dtype, torch.float32), in_kernel=True)
     output, lse = flash.forward(*heads, added, causal=call.masking == "causal", scale=given.scale)
-    empty = work.empty(call, added)
+    empty = work.empty(call, added) if work.lse or work.merges else None
     return output, lse if empty is None else lse.masked_fill(empty, -torch.inf)
 
 
-def _put(call: Tile, output: Tensor, lse: Tensor, part: Tensor, of_part: Tensor) -> None:
+def _merge(call: Tile, output: Tensor, lse: Tensor, part: Tensor, of_part: Tensor) -> None:
     """A part put to where it belongs, merged with what stands there."""
     if call.query_step == 0 and call.count > 1:
         whole = torch.logsumexp(of_part, 0, keepdim=True)

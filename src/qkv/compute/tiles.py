@@ -21,8 +21,9 @@ class Table:
     def __init__(self, allows: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> None:
         self.allows = allows
         self._bytes = np.packbits(allows).tobytes()
-        self.empty = ~allows.any(axis=1)
-        """Which rows may attend to nothing in this tile."""
+        empty = ~allows.any(axis=1)
+        self.empty = empty if empty.any() else None
+        """Which rows may attend to nothing in this tile; None where all may to something."""
         self._biases: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
     def bias(self, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -99,31 +100,30 @@ class Tile:
 
     def of_queries(self, x: Tensor) -> Tensor:
         """Its part of a tensor ``(batch, head, query, ...)``: ``(batch or count, head, rows, ...)``, a view."""
-        return self._cut(x, {2: (self.queries, self.rows, self.query_step)})
+        return self._cut(x, (2, self.queries, self.rows, self.query_step))
 
     def of_keys(self, x: Tensor) -> Tensor:
         """Its part of a tensor ``(batch, kv_head, key, ...)``: ``(batch or count, kv_head, width, ...)``, a view."""
-        return self._cut(x, {2: (self.keys, self.width, self.key_step)})
+        return self._cut(x, (2, self.keys, self.width, self.key_step))
 
     def of_pairs(self, x: Tensor) -> Tensor:
         """Its part of a tensor that broadcasts to ``(batch, head, query, key)``, which still does, to its scores."""
-        queries, keys = (self.queries, self.rows, self.query_step), (self.keys, self.width, self.key_step)
-        return self._cut(x, {2: queries, 3: keys})
+        along = (2, self.queries, self.rows, self.query_step), (3, self.keys, self.width, self.key_step)
+        return self._cut(x, *(cut for cut in along if x.shape[cut[0]] > 1))
 
-    def _cut(self, x: Tensor, axes: dict[int, tuple[int, int, int]]) -> Tensor:
-        whole = [axis for axis in axes if x.shape[axis] > 1 or len(axes) == 1]
+    def _cut(self, x: Tensor, *along: tuple[int, int, int, int]) -> Tensor:
+        """Its rectangles of a tensor: along each of these axes, from where on, how many, and how far to the next."""
         start, stop = self.sequences
         if x.shape[0] not in (1, stop - start):
             x = x[start:stop]
-        for axis in whole:
-            start, size, step = axes[axis]
+        for axis, first, size, step in along:
             length = size + step * (self.count - 1)
             if length < x.shape[axis]:
-                x = x.narrow(axis, start, length)
+                x = x.narrow(axis, first, length)
         if self.count == 1:
             return x
         shape, strides = list(x.shape), list(x.stride())
-        shape[0], strides[0] = self.count, sum(axes[axis][2] * strides[axis] for axis in whole)
-        for axis in whole:
-            shape[axis] = axes[axis][1]
+        shape[0], strides[0] = self.count, sum(step * strides[axis] for axis, _, _, step in along)
+        for axis, _, size, _ in along:
+            shape[axis] = size
         return x.as_strided(shape, strides, x.storage_offset())

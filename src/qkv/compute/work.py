@@ -25,7 +25,7 @@ class Work:
         given: what `attend` was called with.
         tiles: what of the scores is made.
         fused: whether torch's fused kernel computes the tiles.
-        lse: whether the log-sum-exp of rows that may attend to nothing is wanted.
+        lse: whether the log-sum-exp is wanted of the work itself.
         seed: of dropout.
     """
 
@@ -41,8 +41,8 @@ class Work:
 
     @cached_property
     def merges(self) -> bool:
-        """Whether rows are put together of several parts."""
-        return any(not tile.first for tile in self.tiles)
+        """Whether rows are put together of several parts, the sink being one."""
+        return self.given.sinks is not None or any(not tile.first for tile in self.tiles)
 
     def but(self, *tensors: Tensor | None) -> Work:
         """The same work on other tensors: query, key, value, bias and sinks."""
@@ -88,12 +88,11 @@ class Work:
 
     def empty(self, call: Tile, added: Tensor | None) -> Tensor | None:
         """Which rows of a call may attend to nothing, broadcasting to ``(batch, head, rows)``; None where all may."""
-        if added is None or not (self.lse or self.merges or self.given.sinks is not None):
+        if added is None:
             return None
         if self.given.table is None and self.given.bias is None and not isinstance(call.masking, str):
-            if not call.masking.empty.any():
-                return None
-            return torch.from_numpy(call.masking.empty).to(added.device)[None, None]
+            empty = call.masking.empty
+            return None if empty is None else torch.from_numpy(empty).to(added.device)[None, None]
         return added.amax(-1) == -torch.inf
 
     def kept(self, number: int, call: Tile) -> Tensor | None:
