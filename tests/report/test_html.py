@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,26 @@ def test_each_place_that_changes_stands_with_its_number_and_what_it_is_replaced_
     ]  # fmt: skip
     gone = replace(patch, diff="--- a\n+++ b\n@@ -7,2 +7,1 @@\n-    y = 1\n z = 2\n")
     assert re.search(r"remove\s+my attention\.py:7\s+\u2212y = 1", top_of(replace(report, patch=gone)))
+
+
+def test_what_no_fault_explains_begins_with_the_first_wrong_number(wrong: Report) -> None:
+    """It says what the candidate uses and should not, or the other way round."""
+    right, got = np.array([[1.0, 0.0], [0.25, 0.75]]), np.array([[0.6, 0.4], [0.25, 0.75]])
+    hides, nothing = right == 0, np.zeros((2, 2), bool)
+    hidden = matrices(right, got, hidden=(hides, hides))
+    unsure = replace(wrong, faults=[], why="no fault gives these numbers")
+    for one, title, said in (
+        (hidden.judged(hides), "attn_weights, head 1",
+         "query 0 of head 1 gives 0.40 to key 1, which it may not attend to"),
+        (replace(hidden, hidden=None), "attn_weights", "query 0 gives 0.60 to key 0, and should give 1.00"),
+        (replace(hidden, expected=got, got=right, wrong=hides, hidden=(nothing, hides)), "attn_weights, head 1",
+         "query 0 of head 1 doesn't attend to key 1, and should give it 0.40"),
+        (replace(hidden, axes=("query", "channel"), start=3), "context, head 1, sequence 0",
+         "context of head 1 of query 3, channel 0, is 0.60, and should be 1.00"),
+    ):  # fmt: skip
+        report = replace(unsure, matrices=[replace(one, title=title)])
+        assert re.search(f'class="lead">{said}<', unescape(to_html([report])))
+        assert said not in to_html([replace(report, faults=wrong.faults)])
 
 
 def test_what_rounds_to_zero_has_no_sign() -> None:

@@ -28,16 +28,17 @@ def number(value: float, decimals: int = 4) -> str:
     return f"{value:.{decimals - 1}e}"
 
 
-def apart(expected: float, got: float) -> tuple[str, str]:
-    """Two numbers with as many decimals as make them differ."""
-    decimals = _decimals([expected], [got])
+def apart(expected: float, got: float, fewest: int = DECIMALS[0]) -> tuple[str, str]:
+    """Two numbers with as many decimals as make them differ, and no fewer than these."""
+    decimals = _decimals([expected], [got], fewest)
     return number(expected, decimals), number(got, decimals)
 
 
-def _decimals(expected: Sequence[float], got: Sequence[float]) -> int:
+def _decimals(expected: Sequence[float], got: Sequence[float], fewest: int = DECIMALS[0]) -> int:
     """The fewest decimals with which some number differs from the one below it."""
     pairs = list(zip(expected, got, strict=True))
-    enough = (one for one in DECIMALS if any(number(left, one) != number(right, one) for left, right in pairs))
+    few = range(fewest, DECIMALS.stop)
+    enough = (one for one in few if any(number(left, one) != number(right, one) for left, right in pairs))
     return next(enough, DECIMALS[0])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import dedent
@@ -11,7 +12,7 @@ from qkv.report.changes import DiffLine, Marked, changed_places
 from qkv.report.digits import MOST_NUMBERS, RowTexts, apart, left_out, numbers, row_texts, told_apart
 from qkv.report.document import CandidateWords, Example, Report, RowPair
 from qkv.report.highlighting import highlighted
-from qkv.report.places import TWO_DUMPS, place_of
+from qkv.report.places import TWO_DUMPS, first_inside, place_of
 from qkv.spec import describe
 from qkv.vocabulary import Stage
 
@@ -24,6 +25,9 @@ MOST_CHANNELS = 12
 
 MOST_LINES = 6
 """Lines of a repair that stand at the top of a page."""
+
+ROOMY = 8
+"""Columns of a matrix up to which three fit beside each other with all of their digits."""
 
 MOST_INDENT = 12
 """Columns; what is indented by more has no room on a phone."""
@@ -85,6 +89,12 @@ def dedented(code: str) -> list[str]:
     return dedent(code).strip().splitlines()
 
 
+def zero_apart(text: str) -> tuple[str, str, str]:
+    """A number as its sign, the zero in front of its point, which may be left out, and the rest."""
+    found = re.fullmatch("([+\u2212]?)(0?)([.].*)", text)
+    return (found[1], found[2], found[3]) if found else (text, "", "")
+
+
 def indent(pieces: Sequence[tuple[object, str]]) -> int:
     """How far a line of code is indented: the rest of one that is too long for a page stands further in."""
     text = "".join(text for _, text in pieces)
@@ -108,6 +118,7 @@ HELPERS: Mapping[str, Any] = {
     "common_name": common_name,
     "dedented": dedented,
     "describe": describe,
+    "first_inside": first_inside,
     "highlighted": highlighted,
     "in_short": in_short,
     "indent": indent,
@@ -115,11 +126,13 @@ HELPERS: Mapping[str, Any] = {
     "most_heads": MOST_HEADS,
     "most_queries": MOST_QUERIES,
     "place_of": place_of,
+    "roomy": ROOMY,
     "row_cells": row_cells,
     "size": size,
     "stages": [stage.value for stage in Stage],
     "told_apart": told_apart,
     "tones": TONES,
     "two_dumps": TWO_DUMPS,
+    "zero_apart": zero_apart,
 }
 """All of them, by the names that templates know."""

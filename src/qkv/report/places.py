@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from qkv.report.digits import apart
 from qkv.report.document import Disagreement, Report
+from qkv.report.matrices import WORDS
+
+FEW = 2
+"""Decimals of a number in a sentence, if they tell it from the right one."""
 
 TWO_DUMPS = "two dumps"
 """The kind of what is judged where two dumps are held against each other."""
@@ -37,6 +41,25 @@ def _source_of(first: Disagreement) -> str:
         token = f"row {first.query}"
     name = GRADIENTS_OF.get(first.tensor, first.tensor[1:])
     return f"{name} is wrong first at {token}"
+
+
+def first_inside(report: Report) -> str:
+    """The first wrong number inside: ``query 5 of head 2 gives 0.40 to key 0, and should give 0.12``; or empty."""
+    of = report.matrices[0] if report.matrices else None
+    if of is None or of.first is None:
+        return ""
+    expected, got = apart(float(of.expected[of.first]), float(of.got[of.first]), FEW)
+    what, *where = of.title.split(", ")
+    row, column = f"{of.axes[0]} {of.start + of.first[0]}", f"{of.axes[1]} {of.first[1]}"
+    head = "".join(f" of {one}" for one in where if one.startswith("head"))
+    if what != WORDS["weights"]:
+        return f"{what}{head} of {row}, {column}, is {got}, and should be {expected}"
+    may_not, does_not = (False, False) if of.hidden is None else (bool(one[of.first]) for one in of.hidden)
+    if may_not and of.got[of.first] != 0:
+        return f"{row}{head} gives {got} to {column}, which it may not attend to"
+    if does_not and of.got[of.first] == 0:
+        return f"{row}{head} doesn't attend to {column}, and should give it {expected}"
+    return f"{row}{head} gives {got} to {column}, and should give {expected}"
 
 
 def disagreement(report: Report) -> str:
