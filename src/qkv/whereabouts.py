@@ -12,7 +12,7 @@ from qkv.comparison import Bools, Floats
 from qkv.diagnosis import Diagnosis, Observation, under
 from qkv.oracle import Run
 from qkv.report import Disagreement, RowPair
-from qkv.report.matrices import Matrices, matrices_at, unlike
+from qkv.report.matrices import Matrices, beside_row, matrices_at, unlike
 from qkv.vocabulary import Stage
 
 
@@ -128,6 +128,7 @@ def pictured(inside: Inside) -> list[Matrices]:
     observation, batch = inside.observation, inside.place[0]
     judged = observation.expected.judged[batch].any(axis=-1)[:, None]
     first = [one for matrices in _of_head(inside) if (one := matrices.judged(judged)).first is not None][:1]
+    first = [beside_row(one, inside.place[1]) for one in first]
     output = matrices_at("output", "output", (batch,), (inside.right, inside.right.but(output=observation.output)))
     wrong = observation.comparison.wrong[batch].any(axis=-1)[:, None]
     return [*first, output.judged(wrong)]

@@ -81,7 +81,7 @@ def draw(
     if isinstance(given, Product | Prediction):
         return _drawn_to_scale(given, width, title)
     subject = Subject(given, got, tokens, query_tokens, mask, layer, head, kind, stages, lengths, query_offset)
-    known, panels = pictured(subject)
+    known, panels, _ = pictured(subject)
     with _matplotlib():
         from qkv.pictures import paper
     if ax is None:

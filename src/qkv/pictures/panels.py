@@ -92,10 +92,11 @@ class Panel:
 
 
 class Pictured(NamedTuple):
-    """Panels that are looked at together, and what they are."""
+    """Panels that are looked at together, what they are, and what is to be said of them."""
 
     title: str
     panels: Sequence[Panel]
+    aside: str = ""
 
 
 def _in_cells(rule: np.ufunc, numbers: NDArray[Any], cells: Cells) -> NDArray[Any]:

@@ -49,6 +49,18 @@ class Matrices:
         return replace(self, wrong=self.wrong & wrong)
 
 
+def beside_row(of: Matrices, row: int) -> Matrices:
+    """The same with what is to be said where the first wrong row of the output has nothing wrong here."""
+    if of.first is None or of.wrong[row].any():
+        return of
+    name, number = of.title.partition(",")[0], of.start + row
+    alone = of.hidden is not None and (~of.hidden[0][row]).sum() == 1
+    why = "it may attend to one key alone, which gets all weight" if alone else "what is made of them is wrong"
+    first = f"{of.axes[0]} {of.start + of.first[0]}"
+    return replace(of, aside=f"Token {number} comes out wrong with the right {name}: {why}. "
+                             f"The first wrong ones are those of {first}")  # fmt: skip
+
+
 def unlike(expected: Any, got: Any, share: float = DIFFERS) -> Any:
     """Where two arrays of one shape differ to a reader, by this share of the largest entry, as booleans."""
     finite = np.abs(expected[np.isfinite(expected)])

@@ -13,7 +13,7 @@ from qkv.report.matrices import Matrices
 
 def pictured(of: Sequence[Matrices], sides: tuple[str, str]) -> Pictured:
     """The first of the matrices, both sides and what is between them; without panels where there are none."""
-    return Pictured(of[0].title, panels(of[0], sides)) if of else Pictured("", [])
+    return Pictured(of[0].title, panels(of[0], sides), of[0].aside) if of else Pictured("", [])
 
 
 def panels(of: Matrices, sides: tuple[str, str]) -> list[Panel]:

@@ -111,7 +111,9 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
 def drawn(pictured: Pictured, console: Console, room: int) -> RenderableType:
     """Matrices as heat maps for the console, in so many columns, with what they are above them."""
     row, column = pictured.panels[0].axes
-    return Group(Text(f"{pictured.title}; {row} down, {column} across"), heat_map(pictured.panels, console, room))
+    said = [Text(pictured.aside)] if pictured.aside else []
+    title = Text(f"{pictured.title}; {row} down, {column} across")
+    return Group(title, heat_map(pictured.panels, console, room), *said)
 
 
 def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
