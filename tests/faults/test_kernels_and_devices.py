@@ -45,6 +45,18 @@ def split_kv(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (lse.softmax(0) * torch.stack([logits.softmax(-1) @ v for logits, v in parts])).sum(0)
 
 
+def rescaled_by_another_base(query: Array, key: Array, value: Array) -> Array:
+    """Tiles of 4 keys with exp2, of which the sums so far are rescaled by exp."""
+    top, total, out = np.full((*query.shape[:3], 1), -1e9), 0.0, 0.0
+    for start in range(0, key.shape[-2], 4):
+        logits = query @ key[..., start : start + 4, :].swapaxes(-1, -2) * query.shape[-1] ** -0.5 / np.log(2)
+        new = np.maximum(top, logits.max(-1, keepdims=True))
+        shares, kept = np.exp2(logits - new), np.exp(top - new)
+        total = total * kept + shares.sum(-1, keepdims=True)
+        out, top = out * kept + shares @ value[..., start : start + 4, :], new
+    return out / total
+
+
 def loop_over_tiles(query: Array, key: Array, value: Array) -> Array:
     """Tiles of 4 keys; the query is scaled in the loop."""
     q, logits = query, []
@@ -157,6 +169,7 @@ NAMED: dict[Callable[..., Any], tuple[str, dict[str, Any]]] = {
     key_of_the_first: ("sequence-confused", HEADS),
     program_decoded_wrongly: ("sequence-confused", HEADS),
     split_kv: ("lse-base", HEADS),
+    rescaled_by_another_base: ("online-softmax-max", HEADS),
     loop_over_tiles: ("scale-in-block-loop", HEADS),
     counted_anew: ("key-positions-per-block", CAUSAL),
     alibi_counted_anew: ("key-positions-per-block", {**CAUSAL, "alibi": True}),

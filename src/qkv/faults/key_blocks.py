@@ -25,8 +25,8 @@ def _blocks_of(run: Run, block: int) -> list[Array]:
     return [run.scores[..., start : start + block] for start in range(0, key_len, block)]
 
 
-def _merged(size: Callable[[int], int], power: float) -> Callable[[Run], Run]:
-    """Softmax in each block, and the blocks weighted by the exponential of their log-sum-exp times ``power``."""
+def _merged(size: Callable[[int], int], of_top: float, of_sum: float) -> Callable[[Run], Run]:
+    """Softmax in each block, and the blocks weighted by their largest exponential and their sum, each to a power."""
 
     def merged(run: Run) -> Run:
         xp, inner, totals = run.xp, [], []
@@ -36,7 +36,8 @@ def _merged(size: Callable[[int], int], power: float) -> Callable[[Run], Run]:
             total = xp.sum(shares, axis=-1, keepdims=True)
             inner.append(shares / xp.where(total == 0, xp.ones_like(total), total))
             seen = xp.isfinite(top)
-            totals.append(xp.where(seen, power * (top + xp.log(xp.where(seen, total, xp.ones_like(total)))), -math.inf))
+            weight = of_top * top + of_sum * xp.log(xp.where(seen, total, xp.ones_like(total)))
+            totals.append(xp.where(seen, weight, -math.inf))
         weights_of_blocks = softmax(run.but(scores=xp.concat(totals, axis=-1))).weights
         parts = [block * weights_of_blocks[..., place : place + 1] for place, block in enumerate(inner)]
         return run.but(weights=xp.concat(parts, axis=-1))
@@ -51,26 +52,38 @@ _SIZES: dict[str, Callable[[int], int]] = {
 """How many keys a block has, by the number of keys in all."""
 
 
+_LN2 = math.log(2)
+_POWERS: dict[str, tuple[float, float]] = {
+    "2^lse": (_LN2, _LN2),
+    "e^(lse / ln 2)": (1 / _LN2, 1 / _LN2),
+    "equal weights": (0.0, 0.0),
+    "2^(max + log2(sum)), the largest score being to the base e": (_LN2, 1.0),
+    "e^(max + log2(sum))": (1.0, 1 / _LN2),
+    "e^max alone": (1.0, 0.0),
+    "their sums alone": (0.0, 1.0),
+}
+"""What blocks are weighted by, as powers of the exponential of their largest score and of the sum below it."""
+
+
 @fault(
     "lse-base",
     Stage.SOFTMAX,
     title="blocks of keys are joined by weights of another base",
     explanation=(
-        "Blocks of keys that are computed apart are joined by exp(lse), lse being the logarithm of each block's sum. "
-        "Kernels keep it to the base 2, and joined with e, or the other way round, the blocks with large scores count "
-        "too much or too little. What fits into one block is right."
+        "Blocks of keys that are computed apart are joined by exp(lse), lse being the largest score and the logarithm "
+        "of what is summed below it. Kernels keep it to the base 2, and joined with e, or the other way round, or with "
+        "one of the two left out, blocks count too much or too little. What fits into one block is right."
     ),
     repair="weight = torch.exp(lse - lse_max)  # exp2 if lse = log2(sum); torch.logaddexp joins two",
     commonness=1,
 )
 def lse_base(spec: AttentionSpec) -> Ways:
-    """``sum_b w_b o_b`` with ``w_b`` from ``2^lse_b`` or ``e^(lse_b / ln 2)`` for ``e^lse_b``; or all ``w_b`` equal."""
+    """``sum_b w_b o_b`` with ``w_b`` from another power of ``e^m_b`` or of the sum than ``e^lse_b = e^m_b sum_b``."""
     if spec.sinks:
         return
-    powers = {"2^lse": math.log(2), "e^(lse / ln 2)": 1 / math.log(2), "equal weights": 0.0}
     for words, size in _SIZES.items():
-        for weight, power in powers.items():
-            yield f"{words}, joined by {weight}", {Stage.SOFTMAX: _merged(size, power)}
+        for weight, powers in _POWERS.items():
+            yield f"{words}, joined by {weight}", {Stage.SOFTMAX: _merged(size, *powers)}
 
 
 @fault(

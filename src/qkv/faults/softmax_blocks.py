@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -17,24 +18,32 @@ _BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128)
 Further = Iterator[tuple[str, Replacements]]
 
 
-def _shares_by_block(run: Run, block: int) -> tuple[Array, Array]:
-    """Exponentials less the largest score of the blocks so far, and less the largest of all: what each key counts."""
+def _shares_by_block(run: Run, block: int, power: float) -> tuple[Array, Array]:
+    """Exponentials less the largest score of the blocks so far, and less the largest of all: what each key counts.
+
+    The first are brought to the largest of all by ``power`` of what that takes.
+    """
     xp, scores = run.xp, run.scores
     key_len = scores.shape[-1]
     unless(block >= key_len, "all keys fit into one block")
+    final = _finite(run, xp.max(scores, axis=-1, keepdims=True))
     so_far, parts = None, []
     for start in range(0, key_len, block):
         piece = scores[..., start : start + block]
         top = xp.max(piece, axis=-1, keepdims=True)
         so_far = top if so_far is None else xp.maximum(so_far, top)
-        parts.append(xp.exp(piece - xp.where(xp.isfinite(so_far), so_far, xp.zeros_like(so_far))))
-    final = xp.where(xp.isfinite(so_far), so_far, xp.zeros_like(so_far))
+        here = _finite(run, so_far)
+        parts.append(xp.exp(piece - here + power * (here - final)))
     return xp.concat(parts, axis=-1), xp.exp(scores - final)
 
 
-def _not_rescaled(block: int, what: Literal["both", "context", "sum"]) -> Callable[[Run], Run]:
+def _finite(run: Run, top: Array) -> Array:
+    return run.xp.where(run.xp.isfinite(top), top, run.xp.zeros_like(top))
+
+
+def _not_rescaled(block: int, what: Literal["both", "context", "sum"], power: float = 0.0) -> Callable[[Run], Run]:
     def blocked(run: Run) -> Run:
-        stale, right = _shares_by_block(run, block)
+        stale, right = _shares_by_block(run, block, power)
         above = right if what == "sum" else stale
         below = run.xp.sum(right if what == "context" else stale, axis=-1, keepdims=True)
         empty = run.xp.sum(right, axis=-1, keepdims=True) == 0
@@ -61,8 +70,9 @@ def _larger_blocks(run: Run) -> Iterator[int]:
     title="softmax in blocks doesn't rescale when the maximum moves",
     explanation=(
         "Softmax block by block takes the largest score so far off, and when a later block has a larger one, what "
-        "was summed before must be multiplied by exp(old - new). Without it earlier keys count too much. Rows whose "
-        "largest score lies in the first block are right, and so is everything that fits into one block."
+        "was summed before must be multiplied by exp(old - new). Without it earlier keys count too much; with exp "
+        "where the rest is to the base 2, or the other way round, a little too much or too little. Rows whose largest "
+        "score lies in the first block are right, and so is everything that fits into one block."
     ),
     repair=(
         "correction = torch.exp(old_max - new_max)\n"
@@ -72,7 +82,7 @@ def _larger_blocks(run: Run) -> Iterator[int]:
     further=_further_not_rescaled,
 )
 def online_softmax_max(spec: AttentionSpec) -> Ways:
-    """``exp(s_j - m_block(j))`` for ``exp(s_j - m)`` in the context, in the sum, or in both."""
+    """``exp(s_j - m_block(j))`` for ``exp(s_j - m)`` in the context, in the sum, or in both; or rescaled by a power."""
     if spec.sinks:
         return
     for block in _BLOCKS:
@@ -80,6 +90,9 @@ def online_softmax_max(spec: AttentionSpec) -> Ways:
         yield f"blocks of {keys}", {Stage.SOFTMAX: _not_rescaled(block, "both")}
         yield f"blocks of {keys}, the sum is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "context")}
         yield f"blocks of {keys}, the context is rescaled", {Stage.SOFTMAX: _not_rescaled(block, "sum")}
+        for words, power in (("e and not 2", 1 / math.log(2)), ("2 and not e", math.log(2))):
+            note = f"blocks of {keys}, rescaled to the base {words}"
+            yield note, {Stage.SOFTMAX: _not_rescaled(block, "both", power)}
 
 
 def _further_tails(run: Run) -> Further:

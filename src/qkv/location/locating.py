@@ -83,7 +83,7 @@ def _watched(trial: Trial, observation: Observation) -> Recording | None:
 
 
 def _effort(observation: Observation) -> tuple[int, bool, int]:
-    """What is watched first: one call, in the sizes that every other probe has, and of these the smallest that fails."""
+    """What is watched first: one call, in the sizes that most probes have; of other sizes the smallest that fails."""
     probe = observation.probe
     return len(probe.inputs.steps), probe.kind == SIZE, observation.cost if probe.kind == SIZE else 0
 
