@@ -50,6 +50,11 @@ HIDES = {
     "a cut from a window's begin to the query": """
         for t in range(T):
             s = k[:, :, max(0, t - W + 1) : t + 1] @ q[:, :, t]""",
+    "an output that is made for the values' size": """
+        out = np.empty((T, v.shape[-1]))
+        for t in range(T):
+            p = t + S - T
+            out[t] = softmax(q[t] @ k[: p + 1].T) @ v[: p + 1]""",
     "a list of numbers": "[q[i] @ k[j] if j <= i else float('-inf') for i in range(T) for j in range(S)]",
 }
 

@@ -82,7 +82,7 @@ class Positions:
     def roles(self, node: ast.AST) -> set[str]:
         """Of query, key and value those that an expression is made of."""
         found: set[str] = set()
-        for name in names_in(node) - self.counted:
+        for name in _read_in(node) - self.counted:
             role = call_role_of(name)
             if role in ("query", "key", "value"):
                 found.add(role)
@@ -160,6 +160,14 @@ class Positions:
 def names_in(node: ast.AST) -> set[str]:
     """The names that an expression reads."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _read_in(node: ast.AST) -> set[str]:
+    """The same but for those of which only a size is read."""
+    if _is_size(node):
+        return set()
+    own = {node.id} if isinstance(node, ast.Name) else set()
+    return own.union(*(_read_in(child) for child in ast.iter_child_nodes(node)))
 
 
 def called(node: ast.Call) -> str:
