@@ -181,8 +181,9 @@ def judge(request: Request, host: Hosting | None = None, seen: Callable[[Trial, 
 def judge_script(script: Text, request: Request, host: Hosting, verb: str) -> Anatomy:
     """A script's lines with what each makes, and the report on it, asked for by a command."""
     found = explained_and_mended(script, host, request.command(verb), request.patch_seconds, request.advance)
-    idle = [request.idle_in_scripts] if request.idle_in_scripts else []
-    return replace(found, report=replace(found.report, assumptions=[*idle, *found.report.assumptions]))
+    idle = request.idle_in_scripts()
+    assumptions = [*([idle] if idle else []), *found.report.assumptions]
+    return replace(found, report=replace(found.report, assumptions=assumptions))
 
 
 def judge_pair(request: Request, other: str) -> Report:

@@ -65,14 +65,18 @@ class Request:
         """Whether the candidate stands in a file."""
         return isinstance(self.target, str | Path)
 
-    @property
-    def idle_in_scripts(self) -> str:
-        """What was said and a script has no use for, since it is held to what it computes itself; empty for nothing."""
+    def idle_in_scripts(self, **more: Any) -> str:
+        """What was said and a script has no use for, since it is held to what it computes itself; empty for nothing.
+
+        Args:
+            more: what else it has no use for, by the names of flags; what is none was not said.
+        """
         said = self.conventions
         flags = ["--spec"] if self.whole_spec else [field.flag for field in FIELDS if field.name in self.given]
         options = {"layout": said.layout, "mask-argument": said.mask_meaning, "init": said.init, "call": said.call,
-                   "weights": said.weights, "seed": self.seed}  # fmt: skip
+                   "weights": said.weights, "seed": self.seed, "tensor": self.tensors}  # fmt: skip
         flags += [f"--{name}" for name, value in options.items() if value]
+        flags += [f"--{name.replace('_', '-')}" for name, value in more.items() if value is not None]
         if not flags:
             return ""
         without = "has no effect" if len(flags) == 1 else "have no effect"

@@ -71,7 +71,9 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
     sheet = Sheet(request.name, request.file)
     try:
         if script is not None:
-            return sheet_of_script(script, host)
+            told = sheet_of_script(script, host)
+            idle = request.idle_in_scripts(batch=sizes.get("batch"), query_len=sizes.get("tokens"))
+            return replace(told, warnings=(idle, *told.warnings)) if idle else told
         facts = host.open(request.to_open, request.source)
         words = words_of(facts)
         sheet = Sheet(words.name, words.file, words.line)

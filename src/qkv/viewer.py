@@ -127,7 +127,8 @@ def captured(request: Request, wanted: Wanted) -> AttentionView:
         return view_of_dump(of_dump(request, "show"), sequence=wanted.sequence, layer=wanted.layer)
     script = script_of(subject)
     if script is not None:
-        return view_of_script(script, request, sequence=wanted.sequence)
+        idle = request.idle_in_scripts(layer=wanted.layer, length=wanted.length)
+        return view_of_script(script, request, sequence=wanted.sequence, idle=idle)
     if request.from_file or callable(subject):
         return view_of_black_box(request, length=wanted.length)
     if wanted.key is not None:

@@ -98,7 +98,7 @@ def test_a_slip_is_mended_by_a_patch(path: Path, host: HostProcess, monkeypatch:
 
 
 EXACTLY = {
-    "causal_by_name": "mask = torch.triu(torch.ones_like((attn_scores / keys.shape[-1] ** 0.5)), diagonal=1).bool()\n"
+    "causal_by_name": "mask = torch.triu(torch.ones_like(attn_scores / keys.shape[-1] ** 0.5), diagonal=1).bool()\n"
     "attn_weights = torch.softmax((attn_scores / keys.shape[-1] ** 0.5).masked_fill(mask, -torch.inf), dim=-1)",
     "diagonal_0": "mask = torch.triu(torch.ones(6, 6), diagonal=1)",
     "dropout_on": "dropout.eval()",

@@ -13,13 +13,14 @@ from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.walking import read
 
 
-def view_of_script(text: Text, request: Request, *, sequence: int = 0) -> AttentionView:
+def view_of_script(text: Text, request: Request, *, sequence: int = 0, idle: str = "") -> AttentionView:
     """The weights of every attention in a script or a notebook, each under the name of its variable.
 
     Args:
         text: the script.
         request: who is to run it.
         sequence: which sequence of the batch.
+        idle: what was asked to no effect, in words; empty for nothing.
 
     Raises:
         CandidateError: it breaks a limit, or makes no context vectors of weights.
@@ -37,7 +38,7 @@ def view_of_script(text: Text, request: Request, *, sequence: int = 0) -> Attent
             hint=f"qkv explain {text.file} says what each line makes",
         )
     layers: list[LayerWeights] = []
-    notes: list[str] = []
+    notes = [idle] if idle else []
     for mix in mixes.values():
         made, read_as = _layers(mix, sequence)
         layers += made

@@ -10,7 +10,6 @@ from typing import Literal
 
 from qkv.report.document import NamedFault, Report, Verdict
 from qkv.report.places import disagreement
-from qkv.spec import describe
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _advice(report: Report, rule: Rule) -> str:
         f"the same numbers would come of: {others}" if others else "",
         report.detail.rstrip(),
         f"try: {report.hint}" if report.hint else "",
-        f"held to: {describe(report.spec)}" if report.spec is not None else "",
+        f"held to: {report.held_to}" if report.held_to else "",
     )
 
 

@@ -14,7 +14,7 @@ from qkv.oracle import Replacements
 from qkv.pictures.panels import Pictured
 from qkv.report.matrices import Matrices
 from qkv.report.pictured import pictured
-from qkv.spec import AttentionSpec
+from qkv.spec import AttentionSpec, describe
 
 Numbers = Any
 """A row of numbers: an array or a sequence of floats."""
@@ -225,6 +225,7 @@ class Report:
         verdict: the answer.
         candidate: what was judged.
         spec: what it was held to.
+        said: the same in words, where no one spec says it: of a script each of its attentions, one a line.
         assumptions: what was assumed, in sentences.
         why: for ``failed`` and ``undecided``: the reason; empty otherwise.
         hint: the next line to type, or what would decide.
@@ -253,6 +254,7 @@ class Report:
     verdict: Verdict
     candidate: CandidateWords
     spec: AttentionSpec | None = None
+    said: str = ""
     assumptions: Sequence[str] = ()
     why: str = ""
     hint: str = ""
@@ -283,6 +285,11 @@ class Report:
     def __repr__(self) -> str:
         said = [self.verdict.value, self.candidate.name, *(fault.id for fault in self.faults)]
         return f"<Report: {', '.join(one for one in said if one)}>"
+
+    @property
+    def held_to(self) -> str:
+        """What it was held to, in words; empty where it was held to nothing."""
+        return self.said if self.spec is None else describe(self.spec)
 
     @property
     def tells_rows(self) -> bool:

@@ -32,6 +32,7 @@ def to_mapping(report: Report) -> dict[str, Any]:
         "verdict": report.verdict.value,
         "candidate": asdict(report.candidate),
         "spec": None if spec is None else {**spec_to_mapping(spec), "sentence": describe(spec)},
+        "held_to": report.held_to,
         "assumptions": list(report.assumptions),
         "why": report.why,
         "hint": report.hint,

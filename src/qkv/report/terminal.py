@@ -24,7 +24,6 @@ from qkv.report.page import INDENT, headline, page
 from qkv.report.places import TWO_DUMPS, place_of
 from qkv.report.plain import harmless
 from qkv.report.worth import worth_of
-from qkv.spec import describe
 
 STYLES = {
     Verdict.RIGHT: "bold green",
@@ -118,8 +117,8 @@ def drawn(pictured: Pictured, console: Console, room: int) -> RenderableType:
 
 def _grounds(report: Report, room: int, verbose: bool) -> Iterator[tuple[str, RenderableType]]:
     """What the verdict rests on: the spec, what was assumed, and the probes."""
-    if report.spec is not None:
-        yield "held to", Text(describe(report.spec))
+    if report.held_to:
+        yield "held to", Text(report.held_to)
     if report.assumptions:
         yield "assumed", Text("\n".join(report.assumptions), style="dim")
     if report.strength is not None or verbose:

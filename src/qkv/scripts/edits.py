@@ -17,13 +17,14 @@ _LIBRARIES = ("torch", "np", "numpy", "F", "functional", "nn.functional", "torch
 _Edit = tuple[int, int, str]
 
 
-def over_keys_in(code: str, ndim: int, *, is_torch: bool) -> str:
+def over_keys_in(code: str, ndim: int, *, is_torch: bool, told: str = "") -> str:
     """The code with each softmax and each sum in it over the last axis, and each sum kept as an axis of length one.
 
     Args:
         code: an expression, or an assignment.
         ndim: how many axes the arrays in it have.
         is_torch: whether it computes in torch, whose words for that are others than NumPy's.
+        told: a function of the user's own that is told its axis as a softmax is.
     """
     try:
         tree = ast.parse(code)
@@ -33,7 +34,7 @@ def over_keys_in(code: str, ndim: int, *, is_torch: bool) -> str:
     edits = [
         edit
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        if isinstance(node, ast.Call) and _name(node) in SUMS | SOFTMAXES | {told}
         for edit in _over_keys(node, ndim, shaped=id(node) in shaped, is_torch=is_torch)
     ]
     return _edited(code, edits)
@@ -46,15 +47,17 @@ def _edited(code: str, edits: Sequence[_Edit]) -> str:
     return text.decode()
 
 
+def _name(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
 def _over_keys(node: ast.Call, ndim: int, *, shaped: bool, is_torch: bool) -> Iterator[_Edit]:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    if name not in SUMS | SOFTMAXES:
-        return
+    name = _name(node)
     words = {keyword.arg or "": keyword.value for keyword in node.keywords}
     method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _LIBRARIES
     axis = words.get("dim", words.get("axis", next(iter(node.args[0 if method else 1 :]), None)))
     torchs = is_torch and "axis" not in words
-    added = [] if axis is not None else ["dim=-1" if torchs else "axis=-1"]
+    added = [] if axis is not None or name not in SUMS | SOFTMAXES else ["dim=-1" if torchs else "axis=-1"]
     number = None if axis is None else _number(axis)
     if number is not None and number not in (-1, ndim - 1):
         assert axis is not None

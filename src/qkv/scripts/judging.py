@@ -9,7 +9,8 @@ from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.findings import Finding
 from qkv.scripts.fused import FUSED
-from qkv.scripts.lists import CONTEXT, answer_of
+from qkv.scripts.lacking import without_context
+from qkv.scripts.lists import answer_of
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
@@ -29,12 +30,14 @@ class Judgement:
         findings: all that is wrong, in the order of the lines.
         assumptions: what was taken for granted.
         open: why it can't be said whether the rest is right; empty where it is.
+        hint: what to type next, where that is so.
     """
 
     mixes: list[Mix]
     findings: list[Finding] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     open: str = ""
+    hint: str = "to have a function or a class judged, name it: qkv check FILE.py:NAME"
 
 
 def judged(reading: Reading, text: Text) -> Judgement:
@@ -72,18 +75,14 @@ def _first_of_each(reading: Reading, findings: list[Finding]) -> list[Finding]:
     return sorted(by_place.values(), key=lambda finding: finding.operation)
 
 
-SPEAKING = CONTEXT | {"scores", "score"}
-"""Words of lists that a step of the attention is kept in."""
-
-
 def _by_lists(judgement: Judgement, reading: Reading, text: Text) -> None:
     """Nothing; judges what cannot be followed by the numbers that its variables hold at the end."""
     lists = reading.run.lists
     arrays = {one.name: reading.array(one.value) for one in reading.run.bound}
     causal = any(map(naming.causal_word, lists)) or bool(naming.causal_comment(text.source))
     answer = answer_of({**arrays, **lists}, causal) if lists and not reading.run.error else None
-    judgement.open = _without_context(reading) if answer is None else ""
     if answer is None:
+        judgement.open, judgement.hint = without_context(reading, text)
         return
     given = ", ".join(answer.given)
     unfollowed = [name for name in lists if name not in (answer.name, *answer.given)]
@@ -99,29 +98,6 @@ def _by_lists(judgement: Judgement, reading: Reading, text: Text) -> None:
     fault, note = answer.fault.fault, f" ({answer.fault.note})" if answer.fault.note else ""
     said = f"{answer.name} has the numbers that this fault makes of {given}{note}; the line can't be told"
     judgement.findings.append(Finding(fault.id, -1, said, fault.repair))
-
-
-def _without_context(reading: Reading) -> str:
-    kinds = {sight.known.kind for sight in reading.sights.values()}
-    speaking = [name for name in reading.run.lists if naming.is_weights(name) or set(naming.words(name)) & SPEAKING]
-    if speaking or not reading.run.frameworks or not reading.operations:
-        these = f" ({', '.join(speaking)})" if speaking else ""
-        return (
-            f"it computes with Python's own numbers and lists{these}, which are not followed, and no variable at its "
-            "end has the numbers of context vectors. Make arrays of them: np.array(rows) or torch.tensor(rows)"
-        )
-    if reading.run.skipped and not kinds & {"context"}:
-        lines = ", ".join(map(str, reading.run.skipped))
-        return (
-            f"a package is not installed, so line {lines} could not be run, and there is no whole attention in the rest"
-        )
-    if "weights" in kinds:
-        return (
-            "it makes weights, and no context vectors of them: weights @ values is missing, or is made in a way unknown"
-        )
-    if "scores" in kinds:
-        return "it makes scores, and no weights of them: the softmax is missing, or made in a way unknown"
-    return "no attention was found in its variables: no product of tokens with tokens that goes on to a softmax"
 
 
 def _afterwards(reading: Reading, mixes: list[Mix]) -> Iterator[Finding]:

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from qkv.adapters.texts import Text
-from qkv.scripts import naming
-from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading, refs
-from qkv.scripts.spots import Written, spot_at
-from qkv.scripts.variables import live_values
-from qkv.scripts.writing import drawn, hiding, remade, where_hidden
+from qkv.scripts.unmasked import unmasked
 
 
 def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
     """What is wrong with the mask; one that is none of the causal kind is taken as meant."""
     reading, visible = mix.reading, mix.visible
     if visible is None:
-        yield from _mask_missing(mix, mixes, text)
+        yield from unmasked(mix, mixes, text)
         return
     rows = visible.reshape(-1, *visible.shape[-2:])[0]
     if rows.shape[0] != rows.shape[1]:
@@ -105,57 +101,3 @@ def _diagonal(rows: Array, chosen: list[int]) -> int | None:
     ones = np.ones((size, size), bool)
     upper = any(np.array_equal(rows[chosen], np.triu(ones, diagonal)[chosen]) for diagonal in (0, 1))
     return INVERTED if upper else None
-
-
-def _mask_missing(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Finding]:
-    """Names, comments or a mask that lies about say that the weights are masked, and they aren't."""
-    reading = mix.reading
-    said_causal = any(naming.causal_word(name) for name in mix.names())
-    live = live_values(reading, mixes)
-    masks = [value for value, sight in reading.sights.items() if sight.known.kind == "mask" and reading.name(value)]
-    unused = [] if any(value in live for value in masks) else masks
-    elsewhere = any(other.visible is not None for other in mixes) or mixes[-1] is not mix
-    if not said_causal and (elsewhere or not (unused or naming.causal_comment(text.source))):
-        return
-    step = mix.softmax or mix.context
-    late = _masked_late(mix, live)
-    if late is not None:
-        yield late
-        return
-    if unused:
-        name = reading.name(unused[-1])
-        said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-        hidden = where_hidden(mix, unused[-1], name) or name
-        written = remade(mix, step, lambda scores: hiding(mix, scores, hidden))
-        yield Finding.of("mask-not-applied", said, written, mix)
-        return
-    word = next((name for name in mix.names() if naming.causal_word(name)), naming.causal_comment(text.source))
-    said = f"'{word}' says that no token sees a later one, and no mask is applied before softmax"
-    written = remade(mix, step, lambda scores: hiding(mix, scores, "mask"))
-    draws = drawn(mix, written.spot.name(step.sources[0], "attn_scores"))
-    before = f"{draws}\n{written.before}" if written.before else draws
-    yield Finding.of("causal-missing", said, written._replace(before=before), mix)
-
-
-def _masked_late(mix: Mix, live: Set[int]) -> Finding | None:
-    """A mask that changes scores in place once others were made of them, which don't follow; None for none."""
-    reading = mix.reading
-    masked = {sight.known: value for value, sight in reading.sights.items() if value not in live}
-    for known, value in masked.items():
-        made = reading.made_by.get(value, -1)
-        if known.move != "mask" or known.slip or made < 0 or not reading.operations[made].in_place:
-            continue
-        before, spot = known.sources[0], spot_at(reading, made)
-        if before not in mix.path or before is mix.weights or mix.uses(before)[0] > made:
-            continue
-        later = [one for one in mix.path if one.kind == "scores" and mix.uses(one)[0] > made]
-        name = next((name for one in later if (name := spot.variable(one))), "")
-        changed = spot.variable(before)
-        code, times = with_code(spot.code, changed, name) if name else ("", 0)
-        if times:
-            said = (
-                f"{changed} is masked here, after {name} was made of it, and the weights are made of {name}: a "
-                "variable does not follow when what it was made of changes"
-            )
-            return Finding.of("mask-not-applied", said, Written(spot, code), mix)
-    return None

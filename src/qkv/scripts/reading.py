@@ -49,8 +49,7 @@ class Reading:
 
     def line(self, value: int) -> int:
         """The line that made an array; 0 where it isn't known."""
-        operation = self.operations[self.made_by[value]] if value in self.made_by else None
-        return 0 if operation is None or operation.place is None else self.run.recording.places[operation.place].line
+        return self.line_of(self.made_by.get(value, -1))
 
     @cached_property
     def turned(self) -> set[Known]:
@@ -68,6 +67,11 @@ class Reading:
         """Where an operation stands, by its number; None where that isn't known."""
         number = self.operations[operation].place if operation >= 0 else None
         return None if number is None else self.run.recording.places[number]
+
+    def line_of(self, operation: int) -> int:
+        """The line of an operation; 0 where it isn't known."""
+        place = self.place(operation)
+        return 0 if place is None else place.line
 
     def above(self, operation: int) -> list[int]:
         """The arrays that an operation was given, and those that these were made of, the nearest first."""
@@ -146,7 +150,8 @@ def names_of(bound: Iterable[Binding], values: Sequence[Any]) -> dict[int, list[
     """The variables that each array was given to, or was read from first."""
     names: dict[int, list[str]] = {}
     for binding in bound:
-        names.setdefault(binding.value, []).append(binding.name)
+        if binding.name not in names.setdefault(binding.value, []):
+            names[binding.value].append(binding.name)
     for number, value in enumerate(values):
         if value.name and value.name.replace(".", "").isidentifier():
             names.setdefault(number, []).append(value.name)

@@ -21,6 +21,7 @@ from qkv.report.cells import source_line
 from qkv.scripts.alone import Alone, against_alone
 from qkv.scripts.anatomy import line_of, lines_of, place_of
 from qkv.scripts.findings import Finding
+from qkv.scripts.held import held_to
 from qkv.scripts.judging import Judgement, judged
 from qkv.scripts.known import Known
 from qkv.scripts.masking import is_causal
@@ -139,6 +140,7 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
         "assumptions": [*judgement.assumptions, *_left_out(text, run)],
         "repeat": repeat,
         "printed": run.printed,
+        "said": held_to(judgement.mixes, judgement.findings, text),
     }
     findings = [_fault(text, reading, one) for one in judgement.findings]
     first = judgement.findings[0] if findings else None
@@ -151,8 +153,7 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
     if first is not None:
         return Report(Verdict.WRONG, **base)
     if judgement.open:
-        hint = "to have a function or a class judged, name it: qkv check FILE.py:NAME"
-        return Report(Verdict.UNDECIDED, why=judgement.open, hint=hint, **base)
+        return Report(Verdict.UNDECIDED, why=judgement.open, hint=judgement.hint, **base)
     compared = [None if mix.dropped else against_alone(mix, is_causal(mix), mix.factor) for mix in judgement.mixes]
     if any(one is not None and any(one.wrong) for one in compared):
         why = (

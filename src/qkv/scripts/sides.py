@@ -11,6 +11,7 @@ from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
+from qkv.scripts.reading import Reading
 from qkv.scripts.spots import Spot, Written, handed_over, spot_at
 from qkv.scripts.writing import remade
 
@@ -82,7 +83,8 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
     matrix = step.sources[1]
     if matrix.role and matrix.role != step.role:
         right = next((known for known in reading.knowns("matrix") if known.role == step.role), None)
-        name = reading.name_of(right) if right is not None else f"W_{step.role}"
+        unused = _matrices(reading).get(step.role, f"W_{step.role}")
+        name = reading.name_of(right) if right is not None else unused
         said = (
             f"{mix.name(step, step.role)} is made with {mix.name(matrix, matrix.role)}, the matrix of the {matrix.role}"
         )
@@ -99,10 +101,16 @@ def _with_matrix(spot: Spot, old: str, new: str) -> str:
     return code if times else ""
 
 
+def _matrices(reading: Reading) -> dict[str, str]:
+    """The variable that is called the matrix of a role, by the role."""
+    names = [name for every in reading.names.values() for name in every if naming.is_matrix(name)]
+    return {naming.role_of(name): name for name in names}
+
+
 def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator[Finding]:
     """Keys or values that have no name, made with the matrix of another role, while one of their own lies about."""
     reading = mix.reading
-    own = {naming.role_of(name): name for names in reading.names.values() for name in names if naming.is_matrix(name)}
+    own = _matrices(reading)
     roles = {known.role for known in reading.knowns("tokens")} | {
         known.role for known in reading.knowns("matrix") if known.role
     }

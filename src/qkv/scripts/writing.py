@@ -34,7 +34,7 @@ def hiding(mix: Mix, scores: str, mask: str) -> str:
 def drawn(mix: Mix, scores: str) -> str:
     """The statement that draws a causal mask for scores, True above the diagonal."""
     if mix.is_torch:
-        return f"mask = torch.triu(torch.ones_like({scores}), diagonal=1).bool()"
+        return f"mask = torch.triu(torch.ones_like({without_brackets(scores)}), diagonal=1).bool()"
     return f"mask = np.triu(np.ones({scores}.shape, dtype=bool), k=1)"
 
 
@@ -66,8 +66,10 @@ def over_keys(mix: Mix, step: Known) -> Written | None:
     """
     made = mix.made(step)
     ndim = mix.reading.array(mix.reading.operations[made].results[0]).ndim
-    for spot in _spots_of_axes(mix, made):
-        changed = over_keys_in(spot.code, ndim, is_torch=mix.is_torch)
+    own = spot_at(mix.reading, made)
+    for spot in _spots_of_axes(mix, own):
+        told = "" if spot.operation != made or spot.place == own.place else own.function.rpartition(".")[2]
+        changed = over_keys_in(spot.code, ndim, is_torch=mix.is_torch, told=told)
         if changed != spot.code:
             return Written(spot, changed)
     return None
@@ -80,9 +82,8 @@ def softmax_over_keys(mix: Mix, step: Known) -> Written:
     return over_keys(mix, step) or anew
 
 
-def _spots_of_axes(mix: Mix, made: int) -> Iterator[Spot]:
-    reading = mix.reading
-    own = spot_at(reading, made)
+def _spots_of_axes(mix: Mix, own: Spot) -> Iterator[Spot]:
+    reading, made = mix.reading, own.operation
     yield own
     for value in refs(reading.operations[made].arguments):
         sums = reading.made_by.get(value, -1)
