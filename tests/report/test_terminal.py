@@ -135,3 +135,8 @@ def test_the_terminal_is_never_too_narrow_and_shows_no_colours_unasked(monkeypat
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     assert terminal().color_system is None
+
+
+def test_an_undecided_one_says_which_rows_differ() -> None:
+    report = Report(Verdict.UNDECIDED, CandidateWords("f"), why="unclear", spread="rows from 5 on are wrong")
+    assert "  where     rows from 5 on are wrong\n" in report_text(report, plain())

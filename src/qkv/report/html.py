@@ -19,6 +19,7 @@ from qkv.report.highlighting import highlighted
 from qkv.report.identity import Identity
 from qkv.report.identity_form import STATES, in_short, state_of
 from qkv.report.plain import visible
+from qkv.report.seen import seen_of
 from qkv.report.worth import Worth, worth_of
 
 
@@ -73,7 +74,7 @@ def identity_to_html(identity: Identity) -> str:
     title = f"{mark} {said} · {common_name(identity.candidate)} · qkv"
     return _page(
         "identity.html", title, identity=identity, tone=TONES[state], mark=mark, said=said, held_to=in_short(identity),
-        per_head=_per_head(identity),
+        per_head=_per_head(identity), seen=seen_of(identity),
     )  # fmt: skip
 
 

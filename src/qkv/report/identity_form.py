@@ -15,6 +15,7 @@ from qkv.report.identity import Identity
 from qkv.report.json_form import SCHEMA, plain
 from qkv.report.page import headline, page
 from qkv.report.plain import harmless
+from qkv.report.seen import seen_of
 from qkv.spec import describe, spec_to_mapping
 
 
@@ -78,6 +79,8 @@ def _sections(identity: Identity, verbose: bool) -> Iterator[tuple[str, Sequence
     yield "", identity.detail.splitlines()
     yield "try", [identity.hint] if identity.hint else []
     yield "computes", [] if identity.spec is None else [describe(identity.spec)]
+    for seen in seen_of(identity):
+        yield "mask", [f"{seen.name}: {seen.said}", *seen.drawn.splitlines()]
     yield "read", identity.readings
     for name, drawn in identity.pictures.items():
         yield "picture", [name, *drawn.splitlines()]

@@ -89,7 +89,7 @@ def _findings(report: Report, room: int) -> Iterator[tuple[str, RenderableType]]
         yield "", Text(report.detail.rstrip(), style="dim")
     if report.hint:
         yield "try", Text(report.hint, style="cyan")
-    if report.first_disagreement is not None:
+    if report.first_disagreement is not None or (report.spread and report.verdict is Verdict.UNDECIDED):
         yield "where", _where(report, room)
     if report.only_when:
         yield "only when", Text(report.only_when, style="yellow")
@@ -153,7 +153,8 @@ def _folded(line: str, width: int) -> list[str]:
 
 def _where(report: Report, room: int) -> RenderableType:
     first = report.first_disagreement
-    assert first is not None
+    if first is None:
+        return Text(report.spread)
     expected, got = report.sides
     right, made = apart(first.expected, first.got)
     probe = "" if report.candidate.kind == TWO_DUMPS else f"   (probe: {first.probe})"
