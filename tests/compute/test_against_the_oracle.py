@@ -108,7 +108,7 @@ def cases(draw: st.DrawFn) -> Case:
     extras = draw(st.sets(st.sampled_from(["bias", "row bias", "sinks", "table"]), max_size=2))
     options: dict[str, Any] = {}
     choices: dict[str, list[Any]] = {
-        "scale": [0.3],
+        "scale": [0.3, 0.0, -0.5],
         "softcap": [2.0],
         "alibi": [True],
         "empty_row": ["nan", "uniform"],

@@ -65,7 +65,7 @@ def test_one_head_may_be_written_without_its_axis() -> None:
     assert (output.shape, lse.shape, weights.shape) == ((5, 8), (5,), (5, 7))
 
 
-@pytest.mark.parametrize("rows", [[0], torch.tensor([3, 0]), (-1,)], ids=str)
+@pytest.mark.parametrize("rows", [[], [0], torch.tensor([3, 0]), (-1,)], ids=str)
 def test_the_weights_of_chosen_queries_come_beside_the_output(rows: Any) -> None:
     query, key, value = heads(2, 4, 5, 8), heads(2, 2, 7, 8), heads(2, 2, 7, 8)
     whole = attend(query, key, value, mask=qkv.causal(), return_weights=True)[1]
@@ -122,6 +122,22 @@ def test_dropout_leaves_the_mean_and_repeats_with_its_seed() -> None:
     assert torch.equal(runs[0], runs[1])
     assert not torch.equal(runs[0], runs[2])
     assert abs(float(runs[0][:, :, 20:].detach().mean()) - 1) < 0.05
+
+
+def test_what_dropout_keeps_is_scaled_exactly() -> None:
+    query, key = torch.zeros(1, 1, 4, 2, dtype=torch.float64), torch.zeros(1, 1, 50, 2, dtype=torch.float64)
+    kept = attend(query, key, torch.eye(50, dtype=torch.float64)[None, None], dropout_p=0.3)  # its weights
+    torch.testing.assert_close(
+        kept[kept > 0].unique(), torch.tensor([1 / 50 / 0.7], dtype=torch.float64), rtol=1e-15, atol=0
+    )
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_dropout_leaves_empty_rows_as_they_are(return_weights: bool) -> None:
+    query, key = heads(1, 2, 3, 4), heads(1, 2, 9, 4)
+    options: Any = {"mask": ~qkv.window(100), "empty_row": "uniform", "dropout_p": 0.5}
+    output = attend(query, key, key, **options, return_lse=True, return_weights=return_weights)[0]
+    torch.testing.assert_close(output, key.mean(2, keepdim=True).expand_as(query))
 
 
 def test_gradients_under_dropout_are_those_of_what_was_kept() -> None:

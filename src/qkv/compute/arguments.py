@@ -197,7 +197,7 @@ def read_rows(rows: Rows, given: Arguments) -> Tensor | None:
     """
     if rows is None or isinstance(rows, bool):
         return None
-    chosen = torch.as_tensor(rows, device=given.query.device)
+    chosen = torch.as_tensor(rows, dtype=None if len(rows) else torch.int64, device=given.query.device)
     if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
         _refuse(
             f"return_weights is {chosen.dtype} of shape {tuple(chosen.shape)}, and must be True, or the indices of "

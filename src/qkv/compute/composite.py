@@ -65,7 +65,8 @@ def composite(given: Arguments, kept: Tensor | None = None, rows: Tensor | None 
     attn_weights = torch.exp(attn_scores - top) / whole
     if given.empty_row == "uniform":
         attn_weights = attn_weights.masked_fill(empty, 1 / max(given.key_len, 1))
-    used = attn_weights if kept is None else attn_weights * kept / (1 - given.dropout_p)
+    # What an empty row gets are no weights that could be dropped.
+    used = attn_weights if kept is None else (attn_weights * kept / (1 - given.dropout_p)).where(~empty, attn_weights)
     output = (used.unflatten(1, (given.num_kv_heads, given.group_size)) @ value).flatten(1, 2)
     if given.empty_row == "nan":  # only now: a gradient would be NaN that went through NaN
         output, attn_weights = (x.masked_fill(empty, torch.nan) for x in (output, attn_weights))

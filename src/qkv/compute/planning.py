@@ -154,6 +154,8 @@ def why_blockwise(given: Arguments) -> list[str]:
         reasons.append(f"on {given.query.device}: torch's fused CPU kernel isn't there")
     elif not flash.available():
         reasons.append(f"torch {torch.__version__} has no fused CPU kernel of the form that is known here")
+    if given.scale <= 0:
+        reasons.append(f"scale={given.scale}: the fused CPU kernel hides by minus infinity before it multiplies")
     if given.softcap is not None:
         reasons.append("softcap: no fused CPU kernel has it")
     if given.dropout_p:

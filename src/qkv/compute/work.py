@@ -104,7 +104,7 @@ class Work:
         sequences = call.sequences[1] - call.sequences[0]
         shape = (max(sequences, call.count), given.num_heads, call.rows, call.width)
         drawn = torch.rand(shape, generator=generator, device=given.query.device)
-        return (drawn >= given.dropout_p) / (1 - given.dropout_p)
+        return (drawn >= given.dropout_p).to(precise(given.query.dtype, given.precision)).div_(1 - given.dropout_p)
 
     def block(self, number: int, call: Tile) -> blockwise.Block:
         """A call as `blockwise` takes it."""
