@@ -689,10 +689,10 @@ def softmax_rows() -> Iterator[Row]:
     yield "empty-row", "give NaN", PLAIN, hidden, lambda t: attend(t.a, t.pad[:, None, None], t.v)
     yield "empty-row", "mean of all", PLAIN, one_row, lambda t: soft_fill(t.a, t.given, t.v)
     yield "empty-row", "see every key", PLAIN, one_row, lambda t: attend(t.a, None, t.v)
-    yield "softmax-over-queries", "over the queries; NaN", CAUSAL, {}, lambda t: torch.softmax(masked(t), -2) @ t.v
+    yield "softmax-over-queries", "over the queries", CAUSAL, {}, lambda t: torch.softmax(masked(t), -2) @ t.v
     yield (
         "softmax-over-queries",
-        "over the queries; NaN",
+        "over the queries",
         CAUSAL,
         PADDED,
         lambda t: torch.softmax(t.a.masked_fill(~(t.causal & t.pad[:, None, None]), NEG), -2) @ t.v,
@@ -842,9 +842,25 @@ def mix_rows() -> Iterator[Row]:
     yield "quantised-scale", "by 1/2", CAUSAL, {}, lambda t: weights(t) @ (t.v / 2)
 
 
+def step_rows() -> Iterator[Row]:
+    def tiled(t: SimpleNamespace) -> Tensor:
+        first = (t.i // 8 * 8) // 4
+        return attend(t.a, t.causal & (t.j // 4 <= first), t.v)
+
+    yield "causal-tiles-skipped", "blocks of 4 keys", CAUSAL, SQUARE, tiled
+    yield "weights-out-of-step", "before", CAUSAL, {}, lambda t: attend(t.a, t.causal, t.v[:, :, [-1, *range(10)]])
+    yield "weights-out-of-step", "after", CAUSAL, {}, lambda t: attend(t.a, t.causal, t.v[:, :, [*range(1, 11), 0]])
+
+    def cut_behind(t: SimpleNamespace) -> Tensor:
+        column = t.sinks.reshape(1, -1, 1, 1).expand(BATCH, -1, t.Q, 1)
+        return torch.cat([column, t.a.masked_fill(~t.causal, NEG)], -1).softmax(-1)[..., :-1] @ t.v
+
+    yield "weights-out-of-step", "cut off", SINKS, {}, cut_behind
+
+
 ROWS = [
     *scores_rows(), *scale_rows(), *softcap_rows(), *bias_rows(), *causal_rows(), *window_rows(), *padding_rows(),
-    *mask_rows(), *form_rows(), *softmax_rows(), *mix_rows(),
+    *mask_rows(), *form_rows(), *softmax_rows(), *mix_rows(), *step_rows(),
 ]  # fmt: skip
 
 

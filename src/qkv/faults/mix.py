@@ -39,6 +39,31 @@ def weights_times_key(spec: AttentionSpec) -> Ways:
 
 
 @fault(
+    "weights-out-of-step",
+    Stage.MIX,
+    title="each weight is applied to a neighbouring token's value",
+    explanation=(
+        "Weight j belongs to value j. Where one of the two is counted from another place, each value gets its "
+        "neighbour's weight: an index one off, or a sink's column that is cut off at the wrong end. Every row is "
+        "wrong, though all weights are right."
+    ),
+    repair="context = attn_weights @ value  # with the sink's column in front: attn_weights[..., 1:] @ value",
+    commonness=1,
+)
+def weights_out_of_step(spec: AttentionSpec) -> Ways:
+    """``sum_j w_ij v_(j - 1)``, ``sum_j w_ij v_(j + 1)``; with a sink in front ``sum_j w_i(j - 1) v_j``."""
+    for by, words in ((1, "the value before, the first one to the last"), (-1, "the value after")):
+        yield words, {Stage.MIX: lambda run, by=by: _mixed(run, run.weights, run.xp.roll(run.value, by, axis=-2))}  # type: ignore[misc]
+    if spec.sinks:
+        yield "the sink's column stands in front, and the last one is cut off", {Stage.MIX: _cut_off_behind}
+
+
+def _cut_off_behind(run: Run) -> Run:
+    of_sink = 1 - run.xp.sum(run.weights, axis=-1, keepdims=True)
+    return _mixed(run, run.xp.concat([of_sink, run.weights[..., :-1]], axis=-1), run.value)
+
+
+@fault(
     "weights-transposed",
     Stage.MIX,
     title="the weights are transposed before they are applied",
