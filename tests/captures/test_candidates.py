@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 import qkv
 from command_line import RIGHT
+from qkv.adapters.abilities import Abilities
 from qkv.captures.black_box import dense
 from qkv.errors import CandidateError
 from qkv.pictures.view import AttentionView
+from qkv.probes import Setting, probes_for
 
 SOFTMAX_OVER_QUERIES = RIGHT.replace("max(-1", "max(-2").replace("sum(-1", "sum(-2")
 
@@ -61,6 +63,15 @@ def test_a_function_is_read_from_outside_and_stands_beside_the_right_weights() -
     np.testing.assert_allclose(own, right, atol=1e-9)
     np.testing.assert_allclose(own.sum(-1), 1, atol=1e-9)
     assert not view.heads[0].rows(slice(0, 5)).may_attend[np.triu_indices(5, 1)].any()
+
+
+def test_a_function_is_read_on_what_a_check_begins_with() -> None:
+    view = qkv.show(attention, spec={"causal": True, "num_heads": 2})
+    sizes = Abilities(num_heads=2, num_kv_heads=2, head_dim=8, value_dim=8)
+    spec = qkv.AttentionSpec(num_heads=2, mask=qkv.causal())
+    probe = next(probes_for(Setting(spec, sizes)))
+    assert probe.name == "ordinary"
+    np.testing.assert_allclose(dense(view.layers[0].heads), qkv.run_stages(spec, probe.inputs).weights[0], atol=1e-9)
 
 
 def test_it_is_held_to_the_heads_that_are_shown() -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from qkv.adapters.abilities import Abilities
 from qkv.adapters.messages import Facts, Hosting
 from qkv.captures.assembling import assembled
 from qkv.captures.beside import SAME, dense
 from qkv.captures.reproduced import view_of_reproduced
 from qkv.errors import CandidateError, QkvError
 from qkv.identification import WeightReader, opened
-from qkv.identification.box import Box, Floats
+from qkv.identification.box import Box, Floats, FunctionBox, Sizes
 from qkv.identifier import sizes_known
 from qkv.inference import Intention, intention_from, intentions
 from qkv.masks import Documents
@@ -21,6 +22,7 @@ from qkv.oracle import Inputs
 from qkv.pictures.attention import LayerWeights
 from qkv.pictures.view import AttentionView
 from qkv.pictures.weights import HeadWeights, computed_heads, given_heads
+from qkv.probes import Setting
 from qkv.request import Request
 from qkv.spec import AttentionSpec, describe
 
@@ -61,14 +63,17 @@ def _view(host: Hosting, facts: Facts, said: Intention, request: Request, length
     rng = np.random.default_rng(request.seed)
     box, routing = opened(host, facts, partial(sizes_known, given=given), request.conventions, rng)
     sizes, tokens = box.sizes, length or box.sizes.tokens
-    query = rng.normal(size=(1, sizes.num_heads, tokens, sizes.head_dim))
-    key = rng.normal(size=(1, sizes.num_kv_heads, tokens, sizes.head_dim))
+    query, key = _drawn(sizes, tokens, request.seed)
     reader = WeightReader(box, routing)
     if routing.random:
         reader.find_dropout(query, key)
     weights = reader.weights(query, key)[0]
     name, layer = box.facts.name, given_heads(_masked(weights))
-    layers, notes = [LayerWeights(name, layer)], [f"Read from outside, on random query and key of {tokens} tokens"]
+    called = (
+        "those of the first probe of qkv check" if isinstance(box, FunctionBox) else "where qkv check gives it tokens"
+    )
+    notes = [f"Read from outside, on random query and key of {tokens} tokens, {called}"]
+    layers = [LayerWeights(name, layer)]
     right, said_of_it = _right(box, said, query, key, weights)
     notes += [*said_of_it, *box.words]
     if right:
@@ -76,6 +81,15 @@ def _view(host: Hosting, facts: Facts, said: Intention, request: Request, length
                   LayerWeights("right", right)]  # fmt: skip
     where = f", {Path(request.file).name}" if request.file else ""
     return assembled(layers, title=f"attention weights of {name}{where}", notes=notes)
+
+
+def _drawn(sizes: Sizes, tokens: int, seed: int) -> tuple[Floats, Floats]:
+    """Query and key of one sequence: those of a check's first probe, so that both say the same of the same cell."""
+    able = Abilities(sizes.num_heads, sizes.num_kv_heads, sizes.head_dim, sizes.value_dim)
+    drawn = Setting(AttentionSpec(num_heads=sizes.num_heads), able, seed).inputs("ordinary", queries=tokens)
+    assert drawn.query is not None
+    assert drawn.key is not None
+    return drawn.query[:1], drawn.key[:1]
 
 
 def _masked(weights: Floats) -> Floats:

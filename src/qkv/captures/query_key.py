@@ -71,7 +71,7 @@ class QueryAndKey:
         axes = f"Axes are read as {reading.arrangement}"
         agrees = self.agrees
         if self.others and not agrees:
-            axes += f", which is one way of {self.others + 1} that fit: --layout and --heads settle it"
+            axes += f", which is one way of {self.others + 1} that fit; the layout and the number of heads settle it"
         unfit = f"{self.unfit.name} {self.unfit.array.shape} doesn't fit, and is left out" if self.unfit else ""
         broken = [tensor.not_numbers for role, tensor in reading.dump.tensors.items() if role in self.given]
         spec = reading.spec.but(value_dim=None, out_proj=True)  # neither is seen in weights

@@ -74,12 +74,12 @@ def _top_over(top_axis: int, sum_axis: int) -> Replacements:
 
 def _over(axis: int | tuple[int, ...], note: str) -> Ways:
     rules: dict[EmptyRow, str] = {
-        "nan": "NaN where all of them are hidden",
-        "uniform": "even weights where all of them are hidden",
-        "zero": "zeros where all of them are hidden",
+        "nan": "",  # as any softmax, whether or not all of them are hidden somewhere
+        "uniform": "; even weights where all of them are hidden",
+        "zero": "; zeros where all of them are hidden",
     }
     for rule, words in rules.items():
-        yield f"{note}; {words}", {Stage.SOFTMAX: _axis_stage(axis, rule)}
+        yield f"{note}{words}", {Stage.SOFTMAX: _axis_stage(axis, rule)}
 
 
 def _axis_stage(axis: int | tuple[int, ...], rule: EmptyRow) -> Callable[[Run], Run]:
