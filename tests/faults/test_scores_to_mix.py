@@ -130,6 +130,11 @@ def relative(t: SimpleNamespace, distance: Tensor) -> Tensor:
     return t.a + torch.tensor(table().table, dtype=torch.float64)[:, distance.clamp(-4, 4) + 4]
 
 
+def shares_of_all(scores: Tensor) -> Tensor:
+    shares = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return shares / shares.sum((-2, -1), keepdim=True)
+
+
 def alike(document: Tensor) -> Tensor:
     return (document[:, :, None] == document[:, None, :])[:, None]
 
@@ -704,6 +709,7 @@ def softmax_rows() -> Iterator[Row]:
         PADDED,
         lambda t: torch.softmax(t.a.masked_fill(~(t.causal & t.pad[:, None, None]), -1e9), -2) @ t.v,
     )
+    yield "softmax-over-queries", "the sum over both", CAUSAL, {}, lambda t: shares_of_all(masked(t)) @ t.v
     for own in ({}, PADDED):
         yield "softmax-over-queries", "the sink among them", SINKS, own, one_query_more
     yield (
@@ -713,7 +719,7 @@ def softmax_rows() -> Iterator[Row]:
         {},
         lambda t: torch.softmax(masked(t).flatten(2), -1).reshape(t.a.shape) @ t.v,
     )
-    yield "softmax-over-heads-or-batch", "over the heads; NaN", CAUSAL, {}, lambda t: torch.softmax(masked(t), 1) @ t.v
+    yield "softmax-over-heads-or-batch", "over the heads", CAUSAL, {}, lambda t: torch.softmax(masked(t), 1) @ t.v
     yield (
         "softmax-over-heads-or-batch",
         "over the heads; even",
