@@ -26,6 +26,7 @@ HIDES = {
         gap = np.arange(T).reshape(-1, 1) - np.arange(S)
         s = np.where((0 <= gap) & (gap < 4), s, -np.inf)""",
     "a function of two places": "mod = lambda b, h, q_idx, kv_idx: q_idx >= kv_idx",
+    "each with each": "s = np.where(np.less.outer(np.arange(T) + S - T, np.arange(S)), -np.inf, s)",
     "added": "s = s + (torch.arange(S) > torch.arange(T).view(-1, 1)) * -1e9",
     "by a function": "s = where(torch.ge(torch.arange(T)[:, None], torch.arange(S)), s, torch.finfo(s.dtype).min)",
     "blocks": """

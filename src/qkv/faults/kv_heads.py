@@ -73,7 +73,7 @@ def kv_heads_tiled(spec: AttentionSpec) -> Ways:
     needs=[SEVERAL_KV_HEADS],
 )
 def kv_head_divisor(spec: AttentionSpec) -> Ways:
-    """``kv(h) = 0``, ``h // num_kv_heads``, or ``h % group_size``."""
+    """``kv(h) = 0``, for one of key and value too, ``h // num_kv_heads``, or ``h % group_size``."""
     right = [head // spec.group_size for head in range(spec.num_heads)]
     tiled = [head % spec.kv_heads for head in range(spec.num_heads)]
     counts: dict[str, Callable[[int], int]] = {
@@ -87,6 +87,8 @@ def kv_head_divisor(spec: AttentionSpec) -> Ways:
         if max(chosen) < spec.kv_heads and chosen not in seen:
             seen.append(chosen)
             yield note, reading_heads(head_of)
+    for role in ("key", "value"):
+        yield f"every head reads head 0's {role}", reading_heads(lambda head: 0, [role])
 
 
 def _repeated_and_viewed(run: Run) -> Run:

@@ -58,7 +58,7 @@ def _shares(run: Run, axis: int | tuple[int, ...], rule: EmptyRow) -> Run:
     return run.but(weights=xp.where(total == 0, run.array(instead[rule]), weights))
 
 
-def _top_over(top_axis: int, sum_axis: int) -> Replacements:
+def _top_over(top_axis: int, sum_axis: int | tuple[int, ...]) -> Replacements:
     """The largest score taken off along one axis, and the sum below the line along another."""
 
     def apart(run: Run) -> Run:
@@ -103,6 +103,7 @@ def softmax_over_queries(spec: AttentionSpec) -> Ways:
     yield from _over((-2, -1), "over queries and keys together")
     yield "the largest score is taken over the queries, the sum over the keys", _top_over(-2, -1)
     yield "the largest score is taken over the keys, the sum over the queries", _top_over(-1, -2)
+    yield "the largest score is taken over the keys, the sum over both", _top_over(-1, (-2, -1))
     if spec.sinks:
         yield "over the queries, the sink among them", {Stage.SOFTMAX: _column_with_sink}
 

@@ -57,6 +57,8 @@ class _Comparisons:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = zip([left, *others], ops, others, strict=False)
                 return any(isinstance(op, _ORDERS) and _is_order(kind(one), kind(two)) for one, op, two in sides)
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr="outer"), args=[one, other]):
+                return name in _CALLED_SO and {kind(one), kind(other)} == {"row"}
             case ast.Call(args=[*before, last]) if called(node) in _CALLED_SO and isinstance(node.func, ast.Attribute):
                 return _is_order(kind(before[0] if before else node.func.value), kind(last))
             case (ast.For(iter=ast.Call(args=args) as source, target=ast.Name(id=name))

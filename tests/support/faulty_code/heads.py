@@ -253,6 +253,14 @@ class KvHeadDivisorEveryHeadReads(Attention):
         return q, k[:, :1].expand(-1, self.H, -1, -1), v[:, :1].expand(-1, self.H, -1, -1)
 
 
+def _first(self: Attention, x: Tensor) -> Tensor:
+    return x[:, :1].expand(-1, self.H, -1, -1)
+
+
+faulty("kv-head-divisor", "every head reads head 0's key")(_kv_repeat(_first, None))
+faulty("kv-head-divisor", "every head reads head 0's value")(_kv_repeat(None, _first))
+
+
 @faulty("kv-head-divisor", "head // num_kv_heads", grouped, decode)
 class KvHeadDivisorHeadNumKv(Attention):
     def repeat(self, q, k, v):
