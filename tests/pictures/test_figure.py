@@ -303,6 +303,38 @@ def test_numbers_of_any_size_stay_in_their_cells(size: float) -> None:
     assert max(map(len, texts(written(figure, "svg")))) < 40
 
 
+def test_weights_of_many_keys_are_shaded_by_their_logarithm_unless_it_is_said_how() -> None:
+    even = np.full((100, 100), 0.01)
+    even[0] = [1.0, *[0.0] * 99]  # the largest weight of a causal head
+    (cells,) = meshes(qkv.draw(even))
+    shades = cells.norm(np.array([0.0, 0.01, 0.1, 1.0]))
+    assert shades[0] == 0
+    assert shades[1] > 0.4, "what a key gets of an even row can be seen"
+    assert shades[2] - shades[1] == pytest.approx(shades[3] - shades[2])
+    assert not np.ma.getmaskarray(cells.get_array()).any(), "a weight of 0 is not hidden"
+    assert meshes(qkv.draw(even[:64, :64]))[0].norm(0.25) == 0.25
+    assert meshes(qkv.draw(even, shades="linear"))[0].norm(0.25) == 0.25
+    assert meshes(qkv.draw(even, shades="root"))[0].norm(0.25) == 0.5
+    with pytest.raises(SpecError, match="shades is 'logarithm', and must be one of linear, root, log"):
+        qkv.draw(even, shades="logarithm")  # type: ignore[arg-type]
+
+
+def test_the_cells_of_a_mask_are_told_apart_by_lines() -> None:
+    mask, weights = meshes(qkv.draw("causal")), meshes(qkv.draw(causal(4, 4)))
+    assert mask[0].get_edgecolor().tolist() == [[1, 1, 1, 1]]
+    assert weights[0].get_edgecolor().tolist() != [[1, 1, 1, 1]]
+
+
+def test_a_weight_that_rounding_leaves_where_none_may_be_is_hatched_in_all_three() -> None:
+    right = causal(4, 4)
+    noisy = right + np.triu(np.full((4, 4), -1e-17), 1)
+    noisy[3] = noisy[3, ::-1]
+    cells = meshes(qkv.draw(right, noisy, mask="causal"))
+    assert [one.get_array().mask.tolist() for one in cells] == [(~np.tri(4, dtype=bool)).tolist()] * 3
+    assert not any(text.startswith("\N{MINUS SIGN}0.00") for axes in qkv.draw(right, noisy).axes for text in
+                   (one.get_text() for one in axes.texts))  # fmt: skip
+
+
 def test_shapes_are_boxes_to_scale_with_their_axes_named() -> None:
     figure = qkv.draw(explain_matmul(("query", "key"), (10, 40), ("key", "dim"), (40, 20)), title="a product")
     boxes = [one for one in figure.axes[0].patches if isinstance(one, Rectangle)]
