@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,23 @@ Attention = Callable[..., Any]
 """Of query, key and value."""
 
 sdpa: Attention = functional.scaled_dot_product_attention
+
+
+class Figure(NamedTuple):
+    """A pick beside `attend`.
+
+    Attributes:
+        ratio: how many times as long it takes: the median over the turns.
+        ours: seconds of `attend`, the median.
+        theirs: seconds of the pick, likewise.
+    """
+
+    ratio: float
+    ours: float
+    theirs: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:8.2f} {self.ours * 1e3:9.2f} {self.theirs * 1e3:9.2f}"
 
 
 @dataclass(frozen=True)
@@ -70,13 +87,21 @@ class Row:
                 output.sum().backward()
         return time.perf_counter() - started
 
-    def measured(self) -> dict[str, float]:
-        """How many times as long each pick takes as `attend`."""
+    def measured(self) -> dict[str, Figure]:
+        """What each pick takes beside `attend`."""
         both: dict[str, Attention] = {"attend": self.ours or partial(attend, **self.options), **self.picks}
         for attention in both.values():
             self.seconds(attention)
         turns = [{name: self.seconds(attention) for name, attention in both.items()} for _ in range(TURNS)]
-        return {name: statistics.median(turn[name] / turn["attend"] for turn in turns) for name in self.picks}
+        ours = statistics.median(turn["attend"] for turn in turns)
+        return {
+            name: Figure(
+                statistics.median(turn[name] / turn["attend"] for turn in turns),
+                ours,
+                statistics.median(turn[name] for turn in turns),
+            )
+            for name in self.picks
+        }
 
 
 def heads(
@@ -286,7 +311,9 @@ def main() -> None:
 def compared(words: list[str]) -> None:
     torch.manual_seed(0)
     cores = torch.get_num_threads()
-    print(f"torch {torch.__version__}: a pick's time over attend's, with one thread and with {cores}", flush=True)
+    print(f"torch {torch.__version__}: a pick's time over attend's, and the milliseconds of both", flush=True)
+    columns = "".join(f"{f'{threads} thr.':>8} {'attend':>9} {'pick':>9}" for threads in (1, cores))
+    print(" " * 75 + columns, flush=True)
     for row in rows():
         if words and not any(word in row.name for word in words):
             continue
@@ -296,8 +323,8 @@ def compared(words: list[str]) -> None:
             figures.append(row.measured())
         for pick in row.picks:
             each = [of[pick] for of in figures]
-            behind = "   attend is slower" if min(each) < 0.97 else ""
-            print(f"{row.name:48} {pick:26}" + "".join(f"{ratio:8.2f}" for ratio in each) + behind, flush=True)
+            behind = "   attend is slower" if min(figure.ratio for figure in each) < 0.97 else ""
+            print(f"{row.name:48} {pick:26}" + "".join(map(str, each)) + behind, flush=True)
 
 
 if __name__ == "__main__":

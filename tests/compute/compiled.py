@@ -117,7 +117,7 @@ def noting(graphs: list[GraphModule]) -> Callable[..., Any]:
 
 def test_other_lengths_need_no_other_graph() -> None:
     graphs: list[GraphModule] = []
-    block = block_of(mask=WINDOW)
+    block = block_of(mask=WINDOW, scale=0.3)
     compiled = torch.compile(block, backend=noting(graphs), fullgraph=True, dynamic=True)
     for tokens in (TOKENS, 33, 300):
         assert_the_same(block, compiled, heads(tokens))

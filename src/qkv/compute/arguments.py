@@ -322,7 +322,7 @@ def _broadcasting(name: str, x: Tensor, sizes: tuple[int, ...], query: Tensor) -
 
 def _finite_scale(given: Any) -> float:
     scale = _number("scale", given)
-    if not math.isfinite(scale):
+    if not -math.inf < scale < math.inf:  # as torch.compile can follow it
         _refuse(f"scale is {scale}, and must be finite: scores are multiplied by it")
     return scale
 
