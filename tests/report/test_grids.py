@@ -39,6 +39,23 @@ def test_what_is_hidden_is_the_same_in_the_page_and_in_a_figure() -> None:
         assert [[kind == "hidden" for kind in row] for row in kinds(drawn, grid)] == panel.hidden.tolist()
 
 
+def test_sums_are_shown_where_they_are_what_is_wrong() -> None:
+    hidden = ~np.tri(3, dtype=bool)
+    scores = np.exp(np.where(hidden, -np.inf, np.arange(9.0).reshape(3, 3) / 9))
+    right, wrong = scores / scores.sum(1, keepdims=True), scores / scores.sum(0)
+    over = triple(Matrices("attn_weights", ("query", "key"), right, wrong, unlike(right, wrong), (hidden, hidden)))
+    for grid, weights in zip(over.grids, (right, wrong), strict=False):
+        assert grid.columns[-1] == "sum"
+        assert [cells[-1].text for _, cells in grid.rows[:3]] == [f"{total:.3f}" for total in weights.sum(1)]
+        assert grid.rows[3][0] == "sum"
+        assert [cell.text for cell in grid.rows[3][1]] == [*(f"{total:.3f}" for total in weights.sum(0)), ""]
+    assert over.grids[2].columns == ["key 0", "key 1", "key 2"]
+    late = triple(Matrices("attn_weights", ("query", "key"), right, right / 2, ~hidden, (hidden, hidden)))
+    assert [name for name, _ in late.grids[1].rows] == ["query 0", "query 1", "query 2"], "columns are no question here"
+    other = triple(Matrices("attn_weights", ("query", "key"), right, right[:, ::-1], ~hidden))
+    assert other.grids[1].columns == ["key 0", "key 1", "key 2"], "each row sums to 1 on both sides"
+
+
 def test_a_score_that_a_mask_should_hide_is_infinitely_too_much() -> None:
     expected, got = np.array([[1.0, -np.inf]]), np.array([[1.0, -3.0]])
     difference = triple(Matrices("attn_scores", ("query", "key"), expected, got, unlike(expected, got))).grids[2]

@@ -16,10 +16,13 @@ from qkv.report.pictured import panels
 MOST = 16
 """Rows and columns that are drawn; of more, those around the first wrong cell."""
 
+ODD_SUM = 1e-3
+"""How far apart sums are that a reader is shown."""
+
 ROOMY = 5
 """Columns up to which numbers have three decimals."""
 
-Kind = Literal["plain", "hidden", "more", "less", "same"]
+Kind = Literal["plain", "hidden", "more", "less", "same", "sum"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Cell:
 
     Attributes:
         text: its number; empty where a query may not attend.
-        kind: how it is drawn: by its size, as hidden, or as a difference.
+        kind: how it is drawn: by its size, as hidden, as a difference, or as a sum beside the others.
         shade: from 0 to 1.
         first: whether it is the first that is wrong.
     """
@@ -81,22 +84,42 @@ def triple(whole: Matrices, sides: tuple[str, str] = ("expected", "got")) -> Tri
         replace(one, numbers=one.numbers[rows, columns], hidden=one.hidden[rows, columns]) for one in drawn
     )
     decimals = 3 if len(heads) <= ROOMY else 2
-    grids = []
-    for name, one in zip((*sides, "difference"), drawn, strict=True):
-        cells = [
-            [_cell(one, (row, column), largest[one.kind], decimals) for column in range(columns.start, columns.stop)]
-            for row in range(rows.start, rows.stop)
-        ]
-        grids.append(Grid(name, heads, list(zip(names, cells, strict=True))))
+    grids = [
+        Grid(name, heads, list(zip(names, _cells(one, (rows, columns), largest[one.kind], decimals), strict=True)))
+        for name, one in zip((*sides, "difference"), drawn, strict=True)
+    ]
+    cut = _said(whole, rows, columns)
+    if drawn[0].kind == "weights" and not cut:
+        grids[:2] = _with_sums(grids[:2], drawn[:2], decimals)
     return Triple(
         title=whole.title,
         axes=whole.axes,
         grids=grids,
         hides=any(cell.kind == "hidden" for grid in grids for _, cells in grid.rows for cell in cells),
         signed=drawn[0].kind not in UNSIGNED,
-        cut=_said(whole, rows, columns),
+        cut=cut,
         aside=whole.aside,
     )
+
+
+def _with_sums(grids: Sequence[Grid], sides: Sequence[Panel], decimals: int) -> list[Grid]:
+    """The tables of weights with the sum of each row, where these differ, and of each column, where those are 1."""
+    weights = [np.where(one.hidden, 0.0, one.numbers) for one in sides]
+    of_rows, of_columns = ([one.sum(axis) for one in weights] for axis in (1, 0))
+    if np.allclose(of_rows[0], of_rows[1], rtol=0, atol=ODD_SUM):
+        return list(grids)
+    found = []
+    for grid, down, across in zip(grids, of_rows, of_columns, strict=True):
+        table = [(name, [*cells, _sum(total, decimals)])
+                 for (name, cells), total in zip(grid.rows, down, strict=True)]  # fmt: skip
+        if np.allclose(of_columns[1], 1, rtol=0, atol=ODD_SUM):
+            table.append(("sum", [*(_sum(total, decimals) for total in across), Cell("", "sum")]))
+        found.append(Grid(grid.name, [*grid.columns, "sum"], table))
+    return found
+
+
+def _sum(total: float, decimals: int) -> Cell:
+    return Cell(text_of(float(total), decimals), "sum")
 
 
 def _window(size: int, at: int) -> slice:
@@ -113,6 +136,11 @@ def _said(whole: Matrices, rows: slice, columns: slice) -> str:
         if part.stop - part.start < size
     ]
     return f"cut to {' and '.join(spans)}, around the first wrong cell" if spans else ""
+
+
+def _cells(panel: Panel, cut: tuple[slice, slice], largest: float, decimals: int) -> list[list[Cell]]:
+    rows, columns = (range(part.start, part.stop) for part in cut)
+    return [[_cell(panel, (row, column), largest, decimals) for column in columns] for row in rows]
 
 
 def _cell(panel: Panel, place: tuple[int, int], largest: float, decimals: int) -> Cell:
