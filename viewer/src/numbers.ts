@@ -28,6 +28,12 @@ export function inCell(value: number, most: number): string {
   return Number(text) === 0 ? "·" : text.replace("-", "−");
 }
 
+/** The same of a difference: with its sign, whichever it is. */
+export function signedInCell(value: number, most: number): string {
+  const text = inCell(value, most);
+  return value > 0 && /^\d/.test(text) ? `+${text}` : text;
+}
+
 /** A weight in a column of weights. */
 export const aligned = (weight: number): string =>
   weight === 0 ? "0" : Math.abs(weight) < 5e-5 ? "<0.0001" : weight.toFixed(4);

@@ -54,13 +54,13 @@ export interface Head {
   name: string;
   /** Names the head among all: "0.3". Details that come behind the first view are found by it. */
   id: string;
-  /** The id of the head that this one should equal; the page then shows the difference too. Both need `exact`. */
+  /** The id of the head that this one should equal; the page then shows both and the difference. Both need `exact`. */
   against?: string | null;
   /** The share of its attention that follows each pattern ("induction"), where that was looked at. */
   patterns: { [name: string]: number };
   /** One grayscale PNG a level, as a data URI; null for what stands in a detail block, or was left out. */
   pictures: (string | null)[];
-  /** Of each computed query. Entropy in bits; distance looked back in tokens, weighted; weight on the first token. */
+  /** Of each computed query. Entropy in bits; distance to the keys in tokens, weighted; weight on the first token. */
   entropy: Numbers;
   distance: Numbers;
   first: Numbers;

@@ -132,6 +132,17 @@ test("+ and − zoom, 0 shows the whole, and a cell that is gone to comes into v
   assert.equal(await whole.isDisabled(), true);
 });
 
+test("a button that can do nothing is off, and where nothing can be zoomed there is none", async () => {
+  const page = await open(path("heads"));
+  const [more, less] = ["Zoom in", "Zoom out"].map((name) => page.getByRole("button", { name }));
+  assert.deepEqual([await more.isDisabled(), await less.isDisabled()], [false, true]);
+  for (let turn = 0; turn < 9 && !(await more.isDisabled()); turn++) await more.click();
+  assert.deepEqual([await more.isDisabled(), await less.isDisabled()], [true, false]);
+  const small = await open(path("article"));
+  await small.getByRole("application").waitFor();
+  assert.equal(await small.locator(".zoom button").count(), 0);
+});
+
 test("two fingers zoom", async () => {
   const page = await open(path("heads"), { hasTouch: true });
   const matrix = new Matrix(page, 40, 40);
@@ -222,42 +233,71 @@ test("the logarithm shows small weights", async () => {
   assert.ok(log[0] < linear[0], `${log} is not deeper than ${linear}`);
 });
 
-test("the stages on the way to the weights are shown large when they are chosen", async () => {
+test("the stages on the way to the weights are shown large when they are chosen, and nothing jumps", async () => {
   const page = await open(path("article"));
   const matrix = new Matrix(page, 6, 6);
+  const { y } = await matrix.canvas.boundingBox();
   await page.getByText("scaled", { exact: true }).click();
+  assert.equal((await matrix.canvas.boundingBox()).y, y);
+  assert.equal(await page.getByLabel("shades").isDisabled(), true);
+  await matrix.hover(4, 1);
+  const table = page.getByRole("table", { name: /^query 4/ });
+  assert.deepEqual(await table.locator("thead th").allInnerTexts(), ["key", "weight", "scaled"]);
+  const { stages } = payloadOf(path("article")).layers[0].heads[0];
+  const scaled = floats(stages.find(({ name }) => name === "scaled").numbers);
+  (await rowsOf(table)).slice(0, 6).forEach((row, key) => near(row[2], scaled[4 * 6 + key]));
   assert.equal(await matrix.canvas.getAttribute("aria-label"), "scaled of layer 0, head 0");
   assert.equal((await matrix.colours(0, 3)).length, 1, "nothing is masked yet");
-  await page.getByText("masked", { exact: true }).click();
+  await page.locator(".stages").getByText("masked", { exact: true }).click();
   assert.ok((await matrix.colours(0, 3)).length > 1);
 });
 
-test("a head that should equal another begins with the difference, in two hues", async () => {
+test("a head that should equal another stands beside that one and the difference, which is in two hues", async () => {
   const page = await open(path("wrong"));
-  const matrix = new Matrix(page, 8, 8);
-  assert.equal(await matrix.canvas.getAttribute("aria-label"), "difference of candidate, head 0");
-  const [more, less] = [await matrix.colour(1, 1), await matrix.colour(1, 0)];
-  assert.ok(more[0] > more[2] && less[2] > less[0], `${more} and ${less}`);
-  await matrix.hover(1, 0);
+  const names = await page.getByRole("application").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  assert.deepEqual(names, ["right weights", "weights", "difference"].map((said) => `${said} of candidate, head 0`));
+  const matrices = names.map((name) => new Matrix(page, 8, 8, name));
+  const boxes = await Promise.all(matrices.map(({ canvas }) => canvas.boundingBox()));
+  assert.ok(boxes.every(({ y }) => y === boxes[0].y), "all in a line");
   const [got, right] = payloadOf(path("wrong")).layers.map((layer) => floats(layer.heads[0].exact));
+  const written = async (matrix) => (await matrix.numbers()).map(({ text }) => text);
+  const off = await written(matrices[2]);
+  const [more, less] = [await matrices[2].colour(1, 1), await matrices[2].colour(1, 0)];
+  assert.ok(more[0] > more[2] && less[2] > less[0], `${more} and ${less}`);
+  assert.ok(off.some((text) => text.startsWith("+")) && off.some((text) => text.startsWith("−")), String(off));
+  // One that is pointed at leads all.
+  await matrices[0].hover(1, 0);
   const rows = await rowsOf(page.getByRole("table", { name: /draws from/ }));
   near(rows[0][1], got[8]);
   near(rows[0][2], right[8]);
 });
 
+test("weights that stand beside each other are shaded alike, and zoomed together", async () => {
+  const page = await open(path("wrong"));
+  const [right, got] = ["right weights", "weights"].map((said) => new Matrix(page, 8, 8, `${said} of candidate, head 0`));
+  assert.deepEqual(await right.colour(0, 0), await got.colour(0, 0));
+  const ends = await page.locator(".legend span:nth-child(3)").allInnerTexts();
+  assert.equal(ends[0], ends[1]);
+  const before = await got.colours(6, 1);
+  await right.hover(1, 1);
+  for (let turn = 0; turn < 3; turn++) await page.mouse.wheel(0, -300);
+  await page.waitForFunction(() => !document.querySelector(".zoom button:last-of-type").disabled);
+  assert.notDeepEqual(await got.colours(6, 1), before);
+});
+
 test("of several heads the page opens on the first wrong one, says what is wrong, and marks it", async () => {
   const page = await open(path("several"));
-  const matrix = new Matrix(page, 8, 8);
-  assert.equal(await matrix.canvas.getAttribute("aria-label"), "difference of candidate, head 1");
+  assert.equal(await page.getByRole("application").last().getAttribute("aria-label"), "difference of candidate, head 1");
   assert.match(await page.locator(".said").innerText(), /^1 of 2 heads differ.* in head 1: query 1 gives \d\.\d+ to key 0/);
-  assert.match(await page.locator(".legend").innerText(), /first wrong: query 1, key 0/);
+  assert.match(await page.locator(".legend").first().innerText(), /first wrong: query 1, key 0/);
+  assert.equal(await page.locator(".overview h2").innerText(), "2 heads, and what they should be");
   await page.getByRole("table", { name: "query 1 draws from" }).waitFor();
   const names = await page.locator(".heads [role=radio]").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
   assert.deepEqual(names.filter((name) => name.includes("differs")), ["candidate, head 1, differs from what it should be"]);
   assert.equal(await page.locator(".heads").getByText("≠").count(), 1);
   await page.getByRole("radio", { name: "candidate, head 0" }).click();
-  assert.match(await page.locator(".legend").innerText(), /0 everywhere/);
-  assert.ok(!(await page.locator(".legend").innerText()).includes("first wrong"));
+  assert.match(await page.locator(".legend").last().innerText(), /0 everywhere/);
+  assert.ok(!(await page.locator(".legend").first().innerText()).includes("first wrong"));
 });
 
 test("a reload shows the same head, cell and filters, and an address that says nonsense the beginning", async () => {
@@ -284,6 +324,7 @@ test("heads are put in the order of the patterns that they are called by", async
   await page.getByLabel("in order of").selectOption("induction");
   const names = await page.locator(".heads [role=radio]").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
   assert.deepEqual(names.slice(0, 2).map((name) => name.slice(0, 15)), ["layer 1, head 3", "layer 1, head 2"]);
+  assert.match(await page.locator(".heads [role=radio]").first().innerText(), /^layer 1\s+head 3.*\s+0\.\d\d$/);
 });
 
 test("heads are chosen by click and arrow keys, and put in order", async () => {

@@ -1,8 +1,9 @@
 // The large matrix of an attention view, as a reader's hand and eye reach it.
 
 export class Matrix {
-  constructor(page, rows, columns) {
-    Object.assign(this, { page, rows, columns, canvas: page.getByRole("application") });
+  /** The matrix of some rows and columns, or that of several whose name is so. */
+  constructor(page, rows, columns, name = undefined) {
+    Object.assign(this, { page, rows, columns, canvas: page.getByRole("application", name && { name, exact: true }) });
   }
 
   /** The box of all cells on the canvas. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { browser, keep, made } from "./harness.mjs";
+import { browser, keep, made, payloadOf } from "./harness.mjs";
 import { Matrix, rowsOf } from "./matrix.mjs";
 
 const folder = made("pages.py", "long", "sampled", "sink");
@@ -21,7 +21,11 @@ test("4,096 tokens: what is pointed at is told, and finer pictures come as one z
   await page.getByText(/a cell is/).waitFor({ state: "detached" });
   await matrix.hover(3000, 1000);
   // The picture tells how near a number of another weight lies.
-  await page.getByText("≈ read from the picture, not exact").waitFor();
+  await page.getByText(/^≈ read from the picture: not exact/).first().waitFor();
+  // Weights that are known exactly are the largest: none that the picture makes larger by rounding comes before them.
+  const told = (await rowsOf(page.getByRole("table", { name: /draws from/ }))).slice(0, 8).map(([, weight]) => weight);
+  const exact = payloadOf(join(folder, "long.html")).layers[0].heads[0].top.count;
+  assert.deepEqual(told.map((weight) => weight.includes("≈")), told.map((_, place) => place >= exact), String(told));
   await keep(page, "long-zoomed");
 });
 

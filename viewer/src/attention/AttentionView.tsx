@@ -3,18 +3,20 @@ import { render } from "preact";
 import { useEffect, useErrorBoundary, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { oneOf, useKept, type Address, type Form } from "../address";
 import type { Details } from "../mount";
-import { integers, largest } from "../numbers";
+import { integers, largest, short, signedInCell } from "../numbers";
 import type { AttentionPayload } from "../payload";
 import { wordsFor } from "../trouble";
-import { paletteAt, type Palette } from "./colours";
+import { paletteAt, type Curve, type Palette } from "./colours";
 import { Controls, useFilters } from "./Controls";
 import type { Cell } from "./drawing";
 import { HeadNumbers, sorted, UNFILTERED, type Filter, type Line } from "./head";
 import { Matrix } from "./Matrix";
 import { Overview, type Place } from "./Overview";
 import { ColumnPanel, RowPanel } from "./Panel";
-import { difference, said, stageShown, weightsShown } from "./shown";
+import { difference, said, stageShown, weightsShown, type Shown } from "./shown";
 import { Stages, type Stage } from "./Stages";
+import { WHOLE } from "./zooming";
+import type { Strip } from "./surroundings";
 import { Tokens } from "./tokens";
 
 interface Props {
@@ -109,8 +111,9 @@ function Heads({ payload, places, palette, version, address }: HeadsProps) {
   const chosen = Math.max(0, ids.indexOf(id));
   const across = payload.layers[0]?.heads.length ?? 0;
   useEffect(() => () => places[chosen]!.numbers.pictures.forget(), [chosen]);
+  const compared = places.some(({ numbers }) => numbers.comparedWith(places));
   return (
-    <div class={places.length > 1 ? "several" : "single"}>
+    <div class={compared ? "compared" : places.length > 1 ? "several" : "single"}>
       {places.length > 1 && (
         <Overview {...{ places, across, chosen, palette, address }} wrong={payload.focus?.wrong ?? {}}
           choose={(at) => setId(ids[at]!)} />
@@ -124,25 +127,30 @@ function OneHead({ payload, places, palette, version, address, place }: HeadsPro
   const { numbers, layer } = place;
   const { rows, columns } = numbers;
   const names = useNames(payload);
-  const [stage, setStage] = useKept(address, "stage", numbers.head.against ? "difference" : "weights", STAGE);
+  const [stage, setStage] = useKept(address, "stage", "weights", STAGE);
   const { filter, setFilter, curve, setCurve } = useFilters(address, columns > MANY ? "root" : "linear");
   const pointing = usePointing(rows, columns, payload.focus?.cell ?? null, address);
   const { cell } = pointing;
+  const [zoom, setZoom] = useState(WHOLE);
 
-  const expected = useMemo(() => places.find(({ numbers: { head } }) => head.id === numbers.head.against)?.numbers, [numbers]);
-  const stages = useMemo(() => stagesOf(numbers, expected, palette), [numbers, palette]);
-  const weights = useMemo(
-    () => weightsShown(numbers, palette, filter, curve),
-    [numbers, palette, filter, curve, version],
-  );
+  const expected = useMemo(() => numbers.comparedWith(places), [numbers]);
+  const stages = useMemo(() => stagesOf(numbers, palette), [numbers, palette]);
   // Another head may lack the stage that was chosen.
   const found = stages.find(({ name }) => name === stage);
-  const shown = found?.shown ?? weights;
-  const inForce = shown === weights ? filter : UNFILTERED;
-  const { row, column, rightRow, lit } = useLines(numbers, expected, cell, inForce, version);
-  const bars = row ? { title: "weights", values: shownOf(row) } : { title: "mean", values: numbers.received };
-  const strips = useMemo(() => stripsOf(numbers), [numbers]);
+  const inForce = found ? UNFILTERED : filter;
+  const { row, column, rightRow, lit } = useLines(numbers, expected?.numbers, cell, inForce, version);
+  const weights = useMemo(
+    () => weightsShown(numbers, palette, filter, curve, expected?.numbers),
+    [numbers, palette, filter, curve, version],
+  );
+  const beside = useMemo(
+    () => expected && besideRight(place, expected, weights, palette, filter, curve),
+    [expected, weights],
+  );
+  const bars = { title: row ? "weights" : "mean", values: row ? shownOf(row) : numbers.received };
   const title = `${layer}, ${numbers.head.name}`;
+  const whole: Part = { shown: found?.shown ?? weights, said: found?.name ?? "weights", bars, strips: useMemo(() => stripsOf(numbers), [numbers]) };
+  const parts = beside && !found ? beside(bars, rightRow && shownOf(rightRow)) : [whole];
   const heard = pointing.said && cell.row !== null && cell.column !== null
     ? `${names.query(cell.row)} to ${names.keys.name(cell.column)}: ${said(numbers.at(cell.row, cell.column, inForce))}` : "";
 
@@ -151,20 +159,47 @@ function OneHead({ payload, places, palette, version, address, place }: HeadsPro
       <div class="large">
         <h2>{title}</h2>
         {stages.length > 0 && <Stages {...{ stages, weights, stage: found?.name ?? "weights", choose: setStage }} />}
-        {shown === weights && <Controls {...{ filter, curve, setFilter, setCurve, mostTop: numbers.mostTop }} />}
-        <Matrix {...{ rows, columns, shown, palette, bars, strips, lit, cell, marked: payload.focus?.wrong[numbers.head.id] ?? null }} title={`${found?.name ?? "weights"} of ${title}`}
-          queryCount={payload.query_len} queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
+        <Controls {...{ filter, curve, setFilter, setCurve, mostTop: numbers.mostTop }} disabled={found !== undefined} />
+        <div class="parts">
+          {parts.map(({ shown, said, caption, bars, strips }, at) => (
+            <Matrix key={at} {...{ rows, columns, shown, palette, bars, strips, lit, cell, zoom, setZoom }} title={`${said} of ${title}`}
+              caption={caption === undefined ? undefined : { name: caption, first: at === 0 }} marked={payload.focus?.wrong[numbers.head.id] ?? null}
+              queryCount={payload.query_len} queries={names.queryLabel} keys={names.keys} point={pointing.point} choose={pointing.choose} />
+          ))}
+        </div>
         <p class="only-heard" aria-live="polite">{heard}</p>
       </div>
       <div class="panel">
         {row && <RowPanel {...{ numbers, row: cell.row!, line: row, expected: rightRow, keys: names.keys }}
-          name={names.query(cell.row!)} />}
+          stage={found && { name: found.name, number: (key) => short(found.numbers[cell.row! * columns + key]!) }} name={names.query(cell.row!)} />}
         {column && <ColumnPanel {...{ numbers, column: cell.column!, line: column }} query={names.queryEntry}
           name={names.keys.name(cell.column!)} />}
-        <p class="aside">Point at a cell, or move by the arrow keys; a click keeps it, Escape lets go. Zoom by wheel, + and −.</p>
+        <p class="aside hint">Point at a cell, or move by the arrow keys; a click keeps it, Escape lets go. Zoom by wheel, + and −.</p>
       </div>
     </>
   );
+}
+
+/** One of the matrices that are large. */
+interface Part {
+  shown: Shown;
+  said: string;
+  /** What stands above it where there are several. */
+  caption?: string;
+  bars: { title: string; values: Float32Array };
+  strips: Strip[];
+}
+
+/** A head, what it should be, and the difference, beside each other; given the bars above the first two. */
+function besideRight(place: Place, expected: Place, weights: Shown, palette: Palette, filter: Filter, curve: Curve) {
+  const { numbers, layer } = place;
+  const right = weightsShown(expected.numbers, palette, filter, curve, numbers);
+  const off = stageShown(difference(numbers.exact!, expected.numbers.exact!), numbers.rows, numbers.columns, palette, signedInCell);
+  return (bars: Part["bars"], rightRow: Float32Array | null): Part[] => [
+    { shown: right, said: "right weights", caption: expected.layer, bars: { ...bars, values: rightRow ?? expected.numbers.received }, strips: [] },
+    { shown: weights, said: "weights", caption: layer, bars, strips: [] },
+    { shown: off, said: "difference", caption: `${layer} − ${expected.layer}`, bars: { title: "", values: new Float32Array() }, strips: [] },
+  ];
 }
 
 /** The weights along what is pointed at, those that a row should have, and the keys that it draws most from. */
@@ -228,14 +263,9 @@ const cellForm = (rows: number, columns: number): Form<Cell | null> => ({
   to: (cell) => (cell ? `${cell.row ?? ""},${cell.column ?? ""}` : ""),
 });
 
-function stagesOf(numbers: HeadNumbers, expected: HeadNumbers | undefined, palette: Palette): Stage[] {
-  const { rows, columns, exact, head } = numbers;
-  const stages = numbers.stages.map(({ name, title, numbers: values }) => (
-    { name, title, shown: stageShown(values, rows, columns, palette) }));
-  if (exact && expected?.exact) {
-    stages.push({ name: "difference", title: `${head.name} minus what it should be`, shown: stageShown(difference(exact, expected.exact), rows, columns, palette) });
-  }
-  return stages;
+function stagesOf(numbers: HeadNumbers, palette: Palette): Stage[] {
+  const { rows, columns } = numbers;
+  return numbers.stages.map((stage) => ({ ...stage, shown: stageShown(stage.numbers, rows, columns, palette) }));
 }
 
 function stripsOf({ statistics: { entropy, distance, first } }: HeadNumbers) {

@@ -10,6 +10,8 @@ interface Props {
   curve: Curve;
   /** How many of a row's largest weights can be told. */
   mostTop: number;
+  /** Scores are shown whole; the controls stay in their place, so that nothing jumps. */
+  disabled: boolean;
   setFilter: (filter: Filter) => void;
   setCurve: (curve: Curve) => void;
 }
@@ -29,10 +31,11 @@ export function useFilters(address: Address, usual: Curve) {
   return { filter, setFilter, curve, setCurve };
 }
 
-export function Controls({ filter, curve, mostTop, setFilter, setCurve }: Props) {
+export function Controls({ filter, curve, mostTop, disabled, setFilter, setCurve }: Props) {
   const tops = TOPS.filter((count) => count && count <= mostTop);
   return (
-    <div class="line controls">
+    <fieldset class="line controls" disabled={disabled}>
+      <legend class="only-heard">Filters</legend>
       <Choice name="keys of a row" value={filter.top} onChange={(top) => setFilter({ ...filter, top: Number(top) })}>
         <option value={0}>all</option>
         {tops.map((count) => <option value={count}>largest {count}</option>)}
@@ -48,7 +51,7 @@ export function Controls({ filter, curve, mostTop, setFilter, setCurve }: Props)
           onChange={(event) => setFilter({ ...filter, sinkHidden: event.currentTarget.checked })} />
         {" "}hide the first token
       </label>
-    </div>
+    </fieldset>
   );
 }
 

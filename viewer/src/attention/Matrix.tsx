@@ -7,10 +7,12 @@ import { Legend } from "./Legend";
 import type { Shown } from "./shown";
 import { drawSurroundings, labelWidth, marginsFor, type Strip } from "./surroundings";
 import type { Tokens } from "./tokens";
-import { scaled, shifted, useGestures, WHOLE, type Point } from "./zooming";
+import { scaled, shifted, useGestures, WHOLE, type Point, type Zoom } from "./zooming";
 
 interface Props {
   title: string;
+  /** What stands above it where several stand beside each other; only the first of these has tools and all of the legend. */
+  caption?: { name: string; first: boolean };
   rows: number;
   columns: number;
   /** How many queries there are; rows are fewer where they are sampled. */
@@ -24,6 +26,8 @@ interface Props {
   lit: number[];
   cell: Cell;
   marked: [number, number] | null;
+  zoom: Zoom;
+  setZoom: (zoom: Zoom) => void;
   /** A cell that the pointer is over. */
   point: (cell: Cell) => void;
   /** A cell that was clicked on or gone to by keys. */
@@ -33,7 +37,8 @@ interface Props {
 const SAMPLE = 300;
 
 export function Matrix(props: Props) {
-  const { title, rows, columns, queryCount, shown, queries, keys, cell, marked, point, choose } = props;
+  const { title, rows, columns, queryCount, shown, queries, keys, cell, marked, zoom, setZoom, point, choose } = props;
+  const leads = props.caption?.first ?? true;
   const canvas = useRef<HTMLCanvasElement>(null);
   const room = useRoom(canvas);
   const margins = useMemo(() => {
@@ -42,7 +47,6 @@ export function Matrix(props: Props) {
     const top = labelWidth(some(columns).map((key) => keys.label(key))) * Math.sin(Math.PI / 3);
     return marginsFor(room, { left: Math.max(left, 52), top: Math.max(top, 42) }, props.strips.length);
   }, [room, rows, columns, queries, keys, props.strips.length]);
-  const [zoom, setZoom] = useState(WHOLE);
   const frame = new Frame(room, margins, rows, columns, queryCount, zoom);
   useGestures(canvas, frame, setZoom);
   const density = window.devicePixelRatio;
@@ -85,16 +89,21 @@ export function Matrix(props: Props) {
 
   return (
     <figure class="matrix">
+      {props.caption && <h3>{props.caption.name}</h3>}
       <canvas ref={canvas} data-box={[margins.left, margins.top, frame.width, frame.height].join(" ")} tabIndex={0} role="application" aria-roledescription="heat map" aria-label={title}
         aria-keyshortcuts="ArrowUp ArrowDown ArrowLeft ArrowRight Home End PageUp PageDown + - 0 Escape"
         style={{ touchAction: zoom.k > 1 ? "none" : "pan-x pan-y" }}
         onPointerMove={(event) => point(cellAt(event))} onClick={(event) => choose(cellAt(event))} onKeyDown={onKeyDown} />
       <figcaption>
         <div class="line zoom">
-          <button type="button" aria-label="Zoom in" onClick={() => scale(2)}>+</button>
-          <button type="button" aria-label="Zoom out" onClick={() => scale(0.5)}>−</button>
-          <button type="button" disabled={zoom.k === 1} onClick={() => setZoom(WHOLE)}>whole</button>
-          <Legend scale={shown.scale} picture={picture} lost={shown.lost}
+          {leads && frame.mostZoom > 1 && (
+            <>
+              <button type="button" aria-label="Zoom in" disabled={zoom.k >= frame.mostZoom} onClick={() => scale(2)}>+</button>
+              <button type="button" aria-label="Zoom out" disabled={zoom.k === 1} onClick={() => scale(0.5)}>−</button>
+              <button type="button" disabled={zoom.k === 1} onClick={() => setZoom(WHOLE)}>whole</button>
+            </>
+          )}
+          <Legend scale={shown.scale} picture={picture} lost={shown.lost} whole={leads}
             marked={marked && `query ${queries(marked[0])}, key ${keys.label(marked[1])}`} />
         </div>
       </figcaption>

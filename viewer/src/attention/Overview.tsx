@@ -65,7 +65,7 @@ export function Overview({ places, across, chosen, palette, wrong, address, choo
   return (
     <div class="overview">
       <div class="line">
-        <h2>{places.length} heads</h2>
+        <h2>{counted(places)}</h2>
         <label>
           in order of{" "}
           <select value={order} onChange={(event) => setOrder(event.currentTarget.value)}>
@@ -86,7 +86,9 @@ export function Overview({ places, across, chosen, palette, wrong, address, choo
                 title={name} tabIndex={at === chosen ? 0 : -1} onClick={() => choose(at)}>
                 <HeadThumb numbers={numbers} palette={palette} />
                 {differs && <span class="differs" aria-hidden="true">≠</span>}
-                {!lines && <small>{means ? fixed(means[at]!) : across > 1 ? numbers.head.name : layer}</small>}
+                {!lines && across < places.length && <small>{layer}</small>}
+                {!lines && across > 1 && <small>{numbers.head.name}</small>}
+                {means && <small>{fixed(means[at]!)}</small>}
               </button>
             </Fragment>
           );
@@ -94,6 +96,13 @@ export function Overview({ places, across, chosen, palette, wrong, address, choo
       </div>
     </div>
   );
+}
+
+/** How many heads there are; right ones that stand beside others are no more heads. */
+function counted(places: Place[]): string {
+  const own = places.filter(({ numbers: { head } }) => head.against).length;
+  const count = own || places.length;
+  return `${count} ${count === 1 ? "head" : "heads"}${own ? ", and what they should be" : ""}`;
 }
 
 /** A head by its own largest weight, small ones well seen. */

@@ -17,18 +17,25 @@ interface RowProps {
   line: Line;
   /** The same row of the head that this one should equal. */
   expected: Line | null;
+  /** What is shown large in place of the weights, and its number for a key. */
+  stage?: { name: string; number: (key: number) => string } | undefined;
   name: string;
   keys: Tokens;
 }
 
 /** The article's figure: the weights of one row, the values they mix, and the one vector that comes of it. */
-export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps) {
-  const context = useMemo(() => (expected ? null : numbers.context(row)), [numbers, row, expected]);
+export function RowPanel({ numbers, row, line, expected, stage, name, keys }: RowProps) {
+  const alone = !expected && !stage;
+  const context = useMemo(() => (alone ? numbers.context(row) : null), [numbers, row, alone]);
   const entries = useMemo(() => listed(line), [line]);
   const { statistics } = numbers;
-  // There is room for values, or for what the weights should be.
-  const value = expected ? null : numbers.value;
-  const rests = useMemo(() => restsOf(line, entries, numbers.sums[row]!), [line, entries]);
+  // There is room for values, or for what the weights should be, or come from.
+  const value = alone ? numbers.value : null;
+  const besides = [
+    ...(stage ? [stage] : []),
+    ...(expected ? [{ name: "should be", number: (key: number) => told(entryOf(expected, key)) }] : []),
+  ];
+  const rests = useMemo(() => restsOf(line, entries, { sum: numbers.sums[row]!, exact: numbers.exact !== null }), [line, entries]);
   return (
     <div class="numbers">
       <table>
@@ -37,14 +44,14 @@ export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps)
           <tr>
             <th scope="col">key</th>
             <th scope="col" class="amount">weight</th>
-            {expected && <th scope="col" class="amount">should be</th>}
+            {besides.map(({ name }) => <th scope="col" class="amount">{name}</th>)}
             {value && <th scope="col" class="amount" colSpan={columnsOf(value.dim)}>value</th>}
           </tr>
         </thead>
         <tbody>
           {entries.map((entry) => (
             <WeightRow entry={entry} label={keys.entry(entry.at)}>
-              {expected && <td class="amount">{told(entryOf(expected, entry.at))}</td>}
+              {besides.map(({ number }) => <td class="amount">{number(entry.at)}</td>)}
               {value && <Vector numbers={value.numbers.subarray(entry.at * value.dim, (entry.at + 1) * value.dim)} />}
             </WeightRow>
           ))}
@@ -52,7 +59,7 @@ export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps)
             <tr>
               <th scope="row" class="rest">{name}</th>
               <td class="amount">{amount}</td>
-              {expected && <td />}
+              {besides.map(() => <td />)}
               {value && <td colSpan={columnsOf(value.dim)} />}
             </tr>
           ))}
@@ -61,17 +68,17 @@ export function RowPanel({ numbers, row, line, expected, name, keys }: RowProps)
           <tr>
             <th scope="row">{context ? "context" : "sum"}</th>
             <td class="amount">{aligned(numbers.sums[row]!)}</td>
-            {expected && <td />}
+            {besides.map(() => <td />)}
             {context ? <Vector numbers={context} /> : value && <td colSpan={columnsOf(value.dim)} />}
           </tr>
         </tfoot>
       </table>
       {context && <p class="aside">context: the sum of weight × value</p>}
       <p class="aside">
-        entropy {short(statistics.entropy[row]!)} bits · distance looked back {short(statistics.distance[row]!)} · weight on the
+        entropy {short(statistics.entropy[row]!)} bits · mean distance {short(statistics.distance[row]!)} · weight on the
         first token {short(statistics.first[row]!)}
       </p>
-      {entries.some((entry) => entry.known === "about") && <p class="aside">≈ read from the picture, not exact</p>}
+      <About entries={entries} />
     </div>
   );
 }
@@ -100,9 +107,16 @@ export function ColumnPanel({ numbers, column, line, name, query }: ColumnProps)
         </tbody>
       </table>
       <p class="aside">in the mean it is given {short(numbers.received[column]!)}</p>
+      <About entries={entries} />
       {unknown && <p class="aside">only queries that have it among their largest weights are told</p>}
     </div>
   );
+}
+
+/** What is to be said of numbers that aren't exact. */
+function About({ entries }: { entries: Entry[] }) {
+  if (entries.every((entry) => entry.known !== "about")) return null;
+  return <p class="aside">≈ read from the picture: not exact, and one that isn't listed may be as large</p>;
 }
 
 const entryOf = ({ weights, known }: Line, at: number): Entry => ({ at, weight: weights[at]!, known: known[at]! });
@@ -113,21 +127,26 @@ function listed(line: Line): Entry[] {
   return line.known.map((_, at) => entryOf(line, at)).filter(({ known }) => known !== "left out");
 }
 
-/** What isn't listed: the other keys, those that are masked, and those that filters leave out; how many, and their sum. */
-function restsOf({ weights, known }: Line, entries: Entry[], sum: number): { name: string; amount: string }[] {
+/**
+ * What isn't listed: the other keys, those that are masked, and those that filters leave out; how many, and their sum,
+ * which is what is left of the row's. With both, the picture says what of it filters leave out where nothing else does.
+ */
+function restsOf({ weights, known }: Line, entries: Entry[], { sum, exact }: { sum: number; exact: boolean }): { name: string; amount: string }[] {
   const shown = new Set(entries.map(({ at }) => at));
   const counts = { masked: 0, "left out": 0, other: 0 };
-  let leftOut = 0;
+  let filtered = 0;
   weights.forEach((weight, at) => {
     if (shown.has(at)) return;
     const how = known[at]!;
     counts[how === "masked" || how === "left out" ? how : "other"] += 1;
-    if (how === "left out") leftOut += weight || 0;
+    if (how === "left out") filtered += weight || 0;
   });
-  const others = sum - leftOut - entries.reduce((total, { weight }) => total + (weight || 0), 0);
+  const rest = Math.max(0, entries.reduce((left, { weight }) => left - (weight || 0), sum));
+  const leftOut = counts.other ? Math.min(filtered, rest) : rest;
+  const about = (exact || !counts.other || !counts["left out"]) && entries.every((entry) => entry.known === "exact") ? "" : "≈ ";
   return [
-    { count: counts.other, name: `other ${counts.other === 1 ? "key" : "keys"}`, amount: aligned(Math.max(0, others)) },
-    { count: counts["left out"], name: "filtered out", amount: aligned(leftOut) },
+    { count: counts.other, name: `other ${counts.other === 1 ? "key" : "keys"}`, amount: about + aligned(counts["left out"] ? rest - leftOut : rest) },
+    { count: counts["left out"], name: "filtered out", amount: about + aligned(leftOut) },
     { count: counts.masked, name: "masked", amount: "–" },
   ].filter(({ count }) => count).map(({ count, name, amount }) => ({ name: `${count} ${name}`, amount }));
 }

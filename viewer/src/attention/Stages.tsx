@@ -6,6 +6,7 @@ import { Thumb } from "./Thumb";
 export interface Stage {
   name: string;
   title: string;
+  numbers: Float32Array;
   shown: Shown;
 }
 
@@ -18,9 +19,7 @@ interface Props {
 
 export function Stages({ stages, weights, stage, choose }: Props) {
   const group = useId();
-  const last = stages.findIndex(({ name }) => name === "difference");
-  const before = last < 0 ? stages : stages.slice(0, last);
-  const all = [...before, { name: "weights", title: "what softmax makes of them", shown: weights }, ...stages.slice(before.length)];
+  const all = [...stages, { name: "weights", title: "what softmax makes of them", shown: weights }];
   const title = all.find(({ name }) => name === stage)?.title;
   return (
     <fieldset class="stages">

@@ -102,7 +102,7 @@ function lines(context: CanvasRenderingContext2D, { frame, palette }: Scene): vo
 function numbers(context: CanvasRenderingContext2D, scene: Scene, picture: Picture): void {
   const { frame, bytes, scale } = scene;
   if (frame.cell.column < 18 || frame.cell.row < 16 || picture.per_row * picture.per_column > 1) return;
-  context.font = `${frame.cell.column < 40 ? 10 : 12}px system-ui, sans-serif`;
+  context.font = `${frame.cell.column < 46 ? 10 : 12}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.textBaseline = "alphabetic";
   const down = context.measureText("0").actualBoundingBoxAscent / 2;

@@ -60,6 +60,12 @@ export class HeadNumbers {
     this.top = head.top && { count: head.top.count, keys: integers(head.top.keys), weights: floats(head.top.weights) };
   }
 
+  /** The place of the head that this one should equal, where both are known exactly. */
+  comparedWith<T extends { numbers: HeadNumbers }>(places: T[]): T | undefined {
+    if (!this.exact || !this.head.against) return undefined;
+    return places.find(({ numbers }) => numbers.head.id === this.head.against && numbers.exact);
+  }
+
   /** How many of a row's largest weights can be told, even where the first token is hidden: Python sends one more. */
   get mostTop(): number {
     return this.exact ? this.columns : Math.max(0, (this.top?.count ?? 0) - 1);
@@ -96,15 +102,18 @@ export class HeadNumbers {
       const weight = this.exact[cell]!;
       return { at: key, weight, known: Number.isNaN(weight) ? "masked" : "exact" };
     }
+    let most = Infinity;
     if (this.top) {
       const { count, keys, weights } = this.top;
       for (let place = row * count; place < (row + 1) * count; place++) {
         if (keys[place] === key) return { at: key, weight: weights[place]!, known: "exact" };
       }
+      // What isn't among the largest is no larger than the least of them, whatever the picture says.
+      most = weights[(row + 1) * count - 1]!;
     }
     if (!finest) return { at: key, weight: NaN, known: "unknown" };
     const weight = weightOf(finest.bytes[cell]!, this.payload.low);
-    return { at: key, weight, known: Number.isNaN(weight) ? "masked" : "about" };
+    return Number.isNaN(weight) ? { at: key, weight, known: "masked" } : { at: key, weight: Math.min(weight, most), known: "about" };
   }
 
   row(row: number, filter: Filter): Line {
@@ -191,17 +200,20 @@ function put(line: Line, at: number, entry: Entry): void {
   line.known[at] = entry.known;
 }
 
-/** The largest entries of a line that may be attended to, falling; of equal ones the first comes first. */
+/** The largest entries of a line that may be attended to, falling; of equal ones those that are exact, then the first. */
 export function sorted({ weights, known }: Line, count: number): Entry[] {
   const result: Entry[] = [];
   for (let at = 0; at < weights.length; at++) {
-    const weight = weights[at]!;
-    if (known[at] !== "exact" && known[at] !== "about") continue;
-    if (result.length === count && !(weight > result[count - 1]!.weight)) continue;
+    const entry: Entry = { at, weight: weights[at]!, known: known[at]! };
+    if (entry.known !== "exact" && entry.known !== "about") continue;
+    if (result.length === count && !before(entry, result[count - 1]!)) continue;
     let place = result.length;
-    while (place > 0 && weight > result[place - 1]!.weight) place -= 1;
-    result.splice(place, 0, { at, weight, known: known[at]! });
+    while (place > 0 && before(entry, result[place - 1]!)) place -= 1;
+    result.splice(place, 0, entry);
     if (result.length > count) result.pop();
   }
   return result;
 }
+
+const before = (one: Entry, other: Entry): boolean =>
+  one.weight > other.weight || (one.weight === other.weight && one.known === "exact" && other.known === "about");

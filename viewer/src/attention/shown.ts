@@ -23,10 +23,12 @@ export function said({ weight, known }: Entry): string {
   return (known === "about" ? "≈ " : "") + short(weight);
 }
 
+/** Weights; beside those of another head they are shaded alike. */
 export function weightsShown(
-  numbers: HeadNumbers, palette: Palette, filter: Filter, curve: Curve,
+  numbers: HeadNumbers, palette: Palette, filter: Filter, curve: Curve, beside?: HeadNumbers,
 ): Shown {
-  const range = numbers.range(filter);
+  const own = numbers.range(filter);
+  const range = { ...own, most: Math.max(own.most, beside?.range(filter).most ?? 0) };
   const most = Math.min(range.most, 0.99);
   return {
     scale: weightScale(palette, range, curve),
@@ -41,7 +43,9 @@ export function weightsShown(
   };
 }
 
-export function stageShown(values: Float32Array, rows: number, columns: number, palette: Palette): Shown {
+export function stageShown(
+  values: Float32Array, rows: number, columns: number, palette: Palette, written: (value: number, most: number) => string = inCell,
+): Shown {
   const most = largest(values.map(Math.abs));
   const bytes = Uint8Array.from(values, (value) => signedByte(value, most));
   const picture: Picture = { rows, columns, per_row: 1, per_column: 1, bytes };
@@ -50,7 +54,7 @@ export function stageShown(values: Float32Array, rows: number, columns: number, 
     best: () => picture,
     bytes: () => bytes,
     lost: false,
-    text: (row, column) => inCell(values[row * columns + column]!, most),
+    text: (row, column) => written(values[row * columns + column]!, most),
   };
 }
 
