@@ -12,7 +12,7 @@ from rich.console import Console
 
 from qkv.pictures.heatmap import heat_map
 from qkv.pictures.heatmap_cells import BROKEN_COLOUR
-from qkv.pictures.panels import Panel, compared, panel, shown
+from qkv.pictures.panels import Panel, compared, panel, shown, written
 from qkv.pictures.shades import ABOVE, BELOW, WEIGHT
 
 WIDTH = 80
@@ -72,6 +72,21 @@ def test_a_difference_shows_signs_and_nothing_where_there_is_none() -> None:
     last = text.splitlines()[-4:]
     assert re.search(r"0 +0 +0 *$", last[-3])
     assert re.search(r"\[\+0\.25\]-0\.25 *$", last[-2])
+
+
+def test_what_rounds_to_zero_has_a_sign_in_a_difference_alone() -> None:
+    assert [written(-1e-4, kind, 1.0) for kind in ("weights", "scores", "difference")] == ["0.00", "0.00", "-0.00"]
+    assert written(0.0, "difference", 1.0) == "0"
+
+
+def test_weights_of_many_keys_are_seen_where_they_are_small() -> None:
+    even = np.full((100, 100), 0.01)
+    even[0] = [1.0, *[0.0] * 99]
+    text = drawn(panel("w", even))
+    assert "weights  3e-04 or less .:-=+*#%@ 1.00" in text
+    assert re.search(r"^ *0 +@.*\n *\d+ +\+{20}", text, re.MULTILINE), (
+        "a share of an even row is in the middle of the ramp"
+    )
 
 
 def test_nothing_but_ascii_where_there_are_no_colours_or_no_unicode() -> None:

@@ -212,10 +212,11 @@ def scales(panels: Iterable[Panel]) -> dict[Kind, float]:
 
 def written(number: float, kind: Kind, largest: float) -> str:
     """The number to two places of the largest; a difference with its sign, and a plain 0."""
-    sign = "+" if kind == "difference" else ""
+    # What rounds to 0 has a sign only where that tells too little from too much.
+    sign = "+" if kind == "difference" else "z"
     places = 1 if largest >= 10 else int(np.clip(1 - np.floor(np.log10(largest)), 2, 4))
-    form = f"{sign}z.{places}f" if 1e-3 <= largest < 1e4 else f"{sign}.0e"
-    return "0" if number == 0 and sign else format(number, form)
+    form = f"{sign}.{places}f" if 1e-3 <= largest < 1e4 else f"{sign}.0e"
+    return "0" if number == 0 and kind == "difference" else format(number, form)
 
 
 UNSEEN = {" ": "\u2423", "\n": "\u21b5", "\r": "\u240d", "\t": "\u21e5"}
