@@ -128,7 +128,7 @@ function OneHead({ payload, places, palette, version, address, place }: HeadsPro
   const { rows, columns } = numbers;
   const names = useNames(payload);
   const [stage, setStage] = useKept(address, "stage", "weights", STAGE);
-  const { filter, setFilter, curve, setCurve } = useFilters(address, columns > MANY ? "root" : "linear");
+  const { filter, setFilter, curve, setCurve } = useFilters(address, columns > MANY ? "log" : "linear");
   const pointing = usePointing(rows, columns, payload.focus?.cell ?? null, address);
   const { cell } = pointing;
   const [zoom, setZoom] = useState(WHOLE);
