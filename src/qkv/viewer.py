@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -124,16 +125,24 @@ def captured(request: Request, wanted: Wanted) -> AttentionView:
     if wanted.inputs is not None:
         return view_of_run(subject, wanted.inputs, sequence=wanted.sequence, layer=wanted.layer)
     if is_dump(subject):
-        return view_of_dump(of_dump(request, "show"), sequence=wanted.sequence, layer=wanted.layer)
+        return _pointing(view_of_dump(of_dump(request, "show"), sequence=wanted.sequence, layer=wanted.layer), request)
     script = script_of(subject)
     if script is not None:
         idle = request.idle_in_scripts(layer=wanted.layer, length=wanted.length)
         return view_of_script(script, request, sequence=wanted.sequence, idle=idle)
     if request.from_file or callable(subject):
-        return view_of_black_box(request, length=wanted.length)
+        return _pointing(view_of_black_box(request, length=wanted.length), request)
     if wanted.key is not None:
         if wanted.mask is not None:
             raise SpecError('the mask of query and key is a field of the spec: spec={"causal": True}')
         said, layout = intention_from(request.given, request.whole_spec), request.conventions.layout
         return view_of_query_and_key(subject, wanted.key, wanted.value, said, layout=layout, sequence=wanted.sequence)
     return view_of_weights(subject, mask=wanted.mask, value=wanted.value, sequence=wanted.sequence, layer=wanted.layer)
+
+
+def _pointing(view: AttentionView, request: Request) -> AttentionView:
+    """The view, which says where there is an answer to why its weights are not the right ones."""
+    if view.focus is None or not view.focus.wrong or not request.from_file:
+        return view
+    command = shlex.join(["qkv", "check", str(request.target)])
+    return view.but(focus=replace(view.focus, said=f"{view.focus.said}; {command} tells why"))

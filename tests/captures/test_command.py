@@ -102,11 +102,15 @@ def test_a_wrong_function_is_shown_beside_the_right_one(folder: Path) -> None:
     assert "attention \u2212 right" in words
     first = re.search(r"query (\d) gives [\d.]+ to key (\d)", words).groups()  # type: ignore[union-attr]
     assert "first wrong: query {}, key {}".format(*first) in words
-    assert '"against":"1.0"' in (folder / "show.html").read_text("utf-8")
+    assert "; qkv check wrong.py:attention tells why" in words
+    page = (folder / "show.html").read_text("utf-8")
+    assert '"against":"1.0"' in page
+    assert "; qkv check wrong.py:attention tells why" in page
     Path("right.py").write_text(RIGHT)
     words = said(show("right.py"))
     assert "beside The weights are those that they should be" in words
     assert "\u2212" not in words, "there is no difference to see"
+    assert "tells why" not in words
 
 
 def test_a_head_of_many_weights_is_left_to_the_page(folder: Path) -> None:
