@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import Literal
 
 from qkv.adapters.names import call_role_of
@@ -35,10 +34,15 @@ class Positions:
         self.counted: set[str] = set()
         self._lengths: set[str] = set()
         self._asked: set[str] = set()
+        self._roles: dict[str, set[str]] = {}
+        self._kinds: dict[str, Kind | None] = {}
+        self._numbered: list[tuple[str, ast.expr]] = []
         self._picked: dict[str, set[str]] = {}
         nodes = list(ast.walk(tree))
         for node in nodes:
             self._read(node)
+        for name, of in self._numbered:
+            self._note(name, of)
         for node in nodes:
             if isinstance(node, ast.Subscript):
                 for name in _picking(node.slice) & self.counted:
@@ -71,7 +75,7 @@ class Positions:
                 self.counted.add(name)
             case ast.Tuple(elts=[ast.Name(id=name), one]), ast.Call(args=[of, *_]) if called(source) == "enumerate":
                 self.counted.add(name)
-                self._note(name, of)
+                self._numbered.append((name, of))
                 self._bind(one, of)
 
     def _note(self, name: str, base: ast.expr) -> None:
@@ -84,18 +88,14 @@ class Positions:
         found: set[str] = set()
         for name in _read_in(node) - self.counted:
             role = call_role_of(name)
-            if role in ("query", "key", "value"):
-                found.add(role)
-            else:
-                found |= {of for value in self._once(name) for of in self.roles(value)}
+            found |= {role} if role in ("query", "key", "value") else self._roles_of(name)
         return found
 
-    def _once(self, name: str) -> Iterator[ast.expr]:
-        """What a name is given, unless that is asked for already: a name may be made of itself."""
-        if name not in self._asked:
-            self._asked.add(name)
-            yield from self.values.get(name, ())
-            self._asked.discard(name)
+    def _roles_of(self, name: str) -> set[str]:
+        if name not in self._roles:
+            self._roles[name] = set()  # a name may be made of itself
+            self._roles[name] = {role for value in self.values.get(name, ()) for role in self.roles(value)}
+        return self._roles[name]
 
     def kind(self, node: ast.AST) -> Kind | None:
         """What an expression is; None where that can't be said."""
@@ -118,11 +118,13 @@ class Positions:
         if name in self.counted:
             picked = self._picked.get(name, set())
             return "length" if len(picked) != 1 else "query" if picked == {"query"} else "key"
-        kinds = {self.kind(value) for value in self._once(name)}
-        if len(kinds) == 1:
-            return kinds.pop()
-        if kinds:
-            return None
+        if name not in self._kinds and name not in self._asked:
+            self._asked.add(name)
+            kinds = {self.kind(value) for value in self.values.get(name, ())}
+            self._kinds[name] = kinds.pop() if len(kinds) == 1 else None if kinds else self._by_words(name)
+        return self._kinds[name] if name in self._kinds else self._by_words(name)
+
+    def _by_words(self, name: str) -> Kind | None:
         if name in self._lengths or _OFFSET.search(name):
             return "length"
         return "query" if _QUERY.match(name) else "key" if _KEY.match(name) else None
@@ -131,7 +133,7 @@ class Positions:
         name, own = called(node), node.func.value if isinstance(node.func, ast.Attribute) else None
         if name == "arange":
             return next((kind for one in node.args if (kind := self.kind(one)) in ("query", "key")), "row")
-        if name in ("min", "max", "minimum", "maximum"):
+        if name in ("min", "max", "minimum", "maximum") and node.args:
             kinds = {self.kind(one) for one in node.args}
             return next(iter(kinds - {"length"} or kinds)) if len(kinds - {"length"}) < 2 else None
         if name in _SHAPED and own is not None:
