@@ -55,4 +55,5 @@ def test_the_terminal_and_the_page_draw_it() -> None:
     assert "  mask      12 tokens: query 9 may attend to keys 0 to 10\n            ##..........\n" in text
     page = identity_to_html(identity("causal & window(100)"))
     assert "Query 156 may attend to keys 57 to 156." in page
+    assert page.count('<span class="only-heard">key</span> 195</th>') == 1, "the first key of the last cell"
     assert page.count('class="partly"') == seen_of(identity("causal & window(100)"))[0].drawn.count("+")

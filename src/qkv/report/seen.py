@@ -29,11 +29,13 @@ class Seen(NamedTuple):
         name: which heads, and what a cell is.
         drawn: a line for each row of cells: ``#`` where all pairs may attend, ``+`` where some may, ``.`` where none.
         said: one query in words.
+        each: queries and keys of a cell.
     """
 
     name: str
     drawn: str
     said: str
+    each: int
 
 
 def seen_of(identity: Identity) -> list[Seen]:
@@ -64,7 +66,7 @@ def _seen(mask: Mask, whose: str) -> Seen:
     query = 3 * length // 4
     keys = list(_runs(sees[query]))
     said = ", ".join(keys[:RUNS]) + (", …" if len(keys) > RUNS else "") or "none"
-    return Seen(f"{whose}{length} tokens{scale}", drawn, f"query {query} may attend to keys {said}")
+    return Seen(f"{whose}{length} tokens{scale}", drawn, f"query {query} may attend to keys {said}", each)
 
 
 def _runs(sees: Any) -> Iterator[str]:
