@@ -104,3 +104,31 @@ def test_rope_along_heads_is_told_from_where_they_were_laid_so(judged) -> None:
     line = judged(made, rope="halves", num_heads=6, num_kv_heads=2).line
     assert (line.line, line.until) == (number_of(made, "q = q.unflatten"), number_of(made, "q = turned"))
     assert "before line" in line.note
+
+
+EXCHANGED = """import torch
+
+
+def tables(tokens, width):
+    angles = torch.arange(tokens).double()[:, None] * 10000.0 ** -(torch.arange(0, width, 2).double() / width)
+    angles = torch.cat([angles, angles], dim=-1)
+    return angles.sin(), angles.cos()
+
+
+def turned(x):
+    cos, sin = tables(x.shape[2], x.shape[3])
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def attention(q, k, v):
+    scores = turned(q) @ turned(k).mT / q.shape[-1] ** 0.5
+    ahead = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(ahead, float("-inf")), dim=-1) @ v
+"""
+
+
+def test_tables_that_change_places_are_told_from_where_they_are_given_to_where_they_are_taken(judged) -> None:
+    line = judged(EXCHANGED, rope="halves").line
+    assert (line.code, line.until) == ("return angles.sin(), angles.cos()", number_of(EXCHANGED, "cos, sin = tables"))
+    assert "cos and sin of rope change places" in line.note

@@ -19,9 +19,10 @@ class Blame:
         unused: whether the stage is done, and what it makes isn't used.
         odd: what it makes that is used in the place of another array: a key where the value belongs.
         besides: how often the odd array belongs there besides.
-        used_by: the operation that is given the odd array, or what lacks the skipped stage.
+        used_by: the operation that is given the odd or exchanged array, or what lacks the skipped stage.
         bound: of a stretch that it cuts out, which end is the wrong one.
         before: another operation that might be changed in its place: one that scales already, or lays out.
+        exchanged: whether what it makes has changed places with another array where they were handed on together.
     """
 
     operation: int
@@ -33,3 +34,4 @@ class Blame:
     used_by: int | None = None
     bound: Literal["start", "end", ""] = ""
     before: int | None = None
+    exchanged: bool = False

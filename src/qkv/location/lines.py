@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from qkv.adapters.recording import Place
 from qkv.location.blaming import Blame
@@ -15,13 +16,15 @@ from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, WRAPPING
 from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
 from qkv.location.numbers import (
     Values,
+    handed_by,
     handed_number,
     misnamed,
     own_function,
+    rotary_dims_at,
     switched_on,
     turned_over,
     written_elsewhere,
-    wrong_number,
+    wrong_settings,
 )
 from qkv.location.source import Source, read
 from qkv.masks import SlidingWindow
@@ -52,13 +55,12 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         return SourceLine(
             place.file, place.line, place.code, _note(frontier, blamed, place.line, None), None, blamed.confirmed
         )
-    set_at = _turned_over(source, place, frontier, blamed, right)
-    if set_at is not None:
-        line = source.line_of(place, Stage.SCALE)
-        note = (
-            f"line {line} uses a number the other way round than line {set_at} sets it: one of the two is to be changed"
-        )
-        return SourceLine(place.file, line, source.lines[line - 1].strip(), note, set_at, blamed.confirmed)
+    if blamed.exchanged and blamed.used_by is not None:
+        return _exchanged(source, place, frontier.beside(blamed.operation, blamed.used_by, whole=True))
+    two = _two_lines(source, place, frontier, blamed, right)
+    if two is not None:
+        line, other, note = two
+        return SourceLine(place.file, line, source.lines[line - 1].strip(), note, other, blamed.confirmed)
     line = _number(source, place, frontier, blamed, right)
     code = source.lines[line - 1].strip() if line <= len(source.lines) else place.code
     until = _until(source, place, frontier, blamed)
@@ -67,14 +69,29 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
     return SourceLine(place.file, line, code, _note(frontier, blamed, line, until), until, blamed.confirmed)
 
 
-def _turned_over(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> int | None:
-    """The line that sets a scale which an operation divides by, and should multiply by, or reversely; None for none."""
-    if frontier.stage != Stage.SCALE or blamed.skipped is not None or blamed.odd:
+def _exchanged(source: Source, made: Place, handed_on: Place | None) -> SourceLine:
+    """The line that gives two arrays, or that takes them from there, in the order of the other one."""
+    line, code = made.line, source.lines[made.line - 1].strip()
+    until = None if handed_on is None or handed_on.line == line or handed_on.file != made.file else handed_on.line
+    where = "here" if until is None else f"on the way from line {line} to line {until}"
+    return SourceLine(made.file, line, code, f"cos and sin of rope change places {where}", until, confirmed=True)
+
+
+def _two_lines(
+    source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run
+) -> tuple[int, int, str] | None:
+    """Two lines either of which may be wrong about a number, and why; None where it is told which."""
+    if frontier.stage not in (Stage.SCALE, Stage.SOFTCAP) or blamed.skipped is not None or blamed.odd:
         return None
-    set_at = turned_over(
-        source, place, frontier.operation(blamed.operation), _numbers(frontier, blamed.operation, right)
-    )
-    return None if set_at == source.line_of(place, Stage.SCALE) else set_at
+    operation, numbers = frontier.operation(blamed.operation), _numbers(frontier, blamed.operation, right)
+    used, set_at = source.line_of(place, frontier.stage), turned_over(source, place, operation, numbers)
+    if set_at not in (None, used):
+        return used, set_at, f"line {used} uses a number the other way round than line {set_at} sets it: change one"
+    lines = wrong_settings(source, place, operation, numbers)
+    if len(lines) < 2:
+        return None
+    told = f"{', '.join(map(str, lines[:-1]))} and {lines[-1]}"
+    return lines[0], lines[-1], f"line {used} is given a wrong number, which is set on lines {told}"
 
 
 def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> int | None:
@@ -130,9 +147,12 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
     if blamed.skipped is not None and used_at is not None and used_at.file == place.file:
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         elsewhere = not_reached(source, place, used_at.line, reached, blamed.skipped)
-    elsewhere = elsewhere or _handed_crosswise(source, frontier, blamed.operation)
+    elsewhere = elsewhere or _handed_crosswise(source, place, frontier, blamed.operation)
     if frontier.stage == Stage.HEADS:
         elsewhere = elsewhere or wrong_index(source, place)
+    chain = frontier.chain(blamed.operation)
+    if frontier.stage == Stage.SCALE and blamed.before is not None and len(chain) > 1:
+        elsewhere = elsewhere or handed_by(source, place, chain[-2], operation)
     elsewhere = elsewhere or _of_a_number(source, place, frontier, blamed.operation, right)
     return elsewhere or source.line_of(place, frontier.stage)
 
@@ -148,13 +168,15 @@ def _of_a_number(source: Source, place: Place, frontier: Frontier, number: int, 
     turns = frontier.stage == Stage.POSITION and ("frequencies of rope" in given or operation.name == "arange")
     if turns or right_with_another(frontier, operation, right):
         return handed_number(source, place, operation, numbers)
-    return wrong_number(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})
+    lines = wrong_settings(source, place, operation, {**numbers, "axis": _key_axes(frontier, number)})
+    return lines[0] if lines else None
 
 
 def _numbers(frontier: Frontier, number: int, right: Run) -> Values:
     """What names hold when they are right, and what an operation may multiply by what it is given."""
     given = {sight.of for _, sight in frontier.sighted(number)}
-    return _right_numbers(right, of_scores="attn_scores" in given or {"query", "key"} <= given)
+    numbers = _right_numbers(right, of_scores="attn_scores" in given or {"query", "key"} <= given)
+    return {**numbers, **dict.fromkeys("*/", numbers["softcap"])} if frontier.stage == Stage.SOFTCAP else numbers
 
 
 def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place) -> int | None:
@@ -162,21 +184,29 @@ def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place
     within = frontier.place(blamed.used_by) if blamed.used_by is not None else None
     if within is not None and within.file == used_at.file and names_it(source, within, blamed.odd, blamed.besides):
         return source.line_of(within, None)
-    if within != used_at and (handed := handed_as_another(source, used_at, blamed.odd)) is not None:
-        return handed
-    return wrong_name(source, used_at, blamed.odd)
+    handed = (
+        None if blamed.used_by is None else _handed_as_another(source, used_at, frontier, blamed.used_by, blamed.odd)
+    )
+    return handed or wrong_name(source, used_at, blamed.odd)
 
 
-def _handed_crosswise(source: Source, frontier: Frontier, number: int) -> int | None:
-    """The line of the call that hands an operation query, key or value in the place of another; None for none."""
-    for value, sight in frontier.sighted(number):
-        maker = frontier.flow.maker(value)
-        call = None if maker is None else frontier.beside(number, maker)
-        if call is not None and call != frontier.place(number):
-            handed = handed_as_another(source, call, sight.of)
-            if handed is not None:
-                return handed
+def _handed_as_another(source: Source, within: Place, frontier: Frontier, number: int, odd: str) -> int | None:
+    """The line of a call on the way to an operation that hands an array over for an argument that is another's."""
+    for call, inner in pairwise(frontier.chain(number)):
+        handed = handed_as_another(source, call, inner.function, odd) if call.file == within.file else None
+        if handed is not None:
+            return handed
     return None
+
+
+def _handed_crosswise(source: Source, within: Place, frontier: Frontier, number: int) -> int | None:
+    """The line of the call that hands an operation query, key or value in the place of another; None for none."""
+    lines = (
+        _handed_as_another(source, within, frontier, number, sight.of)
+        for value, sight in frontier.sighted(number)
+        if frontier.flow.maker(value) is not None
+    )
+    return next((line for line in lines if line is not None), None)
 
 
 def _misnamed(source: Source, place: Place, frontier: Frontier, right: Values) -> int | None:
@@ -184,7 +214,8 @@ def _misnamed(source: Source, place: Place, frontier: Frontier, right: Values) -
     for number in sorted(frontier.slice):
         there = frontier.place(number)
         if there is not None and there.file == place.file:
-            line = misnamed(source, there, frontier.operation(number), right, ("rotary_dims", "rope_base"))
+            line = rotary_dims_at(source, there, frontier.operation(number), right)
+            line = line or misnamed(source, there, frontier.operation(number), right, ("rotary_dims", "rope_base"))
             if line is not None:
                 return line
     return None
@@ -215,6 +246,7 @@ def _right_numbers(right: Run, of_scores: bool) -> Values:
         "temperature": divisors,
         "slopes": [] if right.spec.alibi is None else list(right.spec.alibi.slopes_for(right.spec.num_heads)),
         "rotary_dims": [] if right.spec.rope is None else [right.spec.rope.rotary_dims(head_dim)],
+        "softcap": [] if right.spec.softcap is None else [right.spec.softcap],
         "head_dim": [head_dim],
         "window": [part.size for part in right.spec.mask.parts() if isinstance(part, SlidingWindow)],
         "embed_dim": [head_dim * right.spec.num_heads],

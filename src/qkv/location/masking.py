@@ -245,9 +245,11 @@ def of_another_form(frontier: Frontier, number: int) -> int | None:
 
 
 def _signed(frontier: Frontier, number: int) -> int:
-    """The operation that turned the sign of what an operation adds; the operation given where none did."""
-    for value, sight in frontier.sighted(number):
-        if frontier.stage == Stage.BIAS and sight.factor == -1.0:
+    """The operation that made a bias of another sign, or of one query for all; the operation given where none did."""
+    given = frontier.sighted(number)
+    for value, sight in given if frontier.stage == Stage.BIAS else ():
+        for_all = "query" in sight.fixed and any("query" in other.axes for _, other in given)
+        if sight.factor == -1.0 or (sight.stage == Stage.BIAS and for_all):
             maker = first_of(frontier, value, sight)
             return number if maker is None else maker
     return number

@@ -86,6 +86,17 @@ def laid_across(frontier: Frontier, number: int) -> int | None:
     return None
 
 
+def table_off(frontier: Frontier, number: int) -> int | None:
+    """Where a table of rope was made, if what it turns is off by a factor that the table lacks; None where it isn't."""
+    made = frontier.sight_of(frontier.operation(number).results)
+    if made is None or made.right or not made.name.endswith(("by cos", "by sin")):
+        return None
+    for value, sight in frontier.sighted(number):
+        if sight.name in ("cos of rope", "sin of rope") and made.name.endswith(sight.name[:3]):
+            return first_of(frontier, value, sight)
+    return None
+
+
 def _head_behind_tokens(frontier: Frontier, value: int) -> bool:
     sight = frontier.recognition.sights[value]
     axes = () if sight is None else sight.axes

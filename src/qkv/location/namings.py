@@ -79,12 +79,18 @@ def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
     return sum(call_role_of(name) == odd for name in names) > besides
 
 
-def handed_as_another(source: Source, place: Place, odd: str) -> int | None:
-    """The line on which a call hands an array over under its own name, for an argument that is another's."""
-    call = source.node(place)
-    names = last_name(call.func) if isinstance(call, ast.Call) else ""
-    functions = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef) and one.name == names]
-    for function in functions[:1]:
+def handed_as_another(source: Source, place: Place, name: str, odd: str) -> int | None:
+    """The line on which a call hands an array over under its own name, for an argument that is another's.
+
+    Args:
+        source: the file.
+        place: where the call stands.
+        name: qualified name of the function that it calls, by whatever name it does.
+        odd: what the array is.
+    """
+    call, name = source.node(place), name.rpartition(".")[2]
+    functions = [one for one in ast.walk(source.tree) if isinstance(one, ast.FunctionDef) and one.name == name]
+    for function in functions[:1] if isinstance(call, ast.Call) else ():
         assert isinstance(call, ast.Call)
         pairs = [
             *zip(given_by_place(function), call.args, strict=False),

@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from qkv.adapters.names import role_of
 from qkv.adapters.recording import Operation, Place
-from qkv.location.settings import assigned, default_of, settings_of, values_of
+from qkv.location.settings import (
+    arguments_of,
+    assigned,
+    default_of,
+    handed_in,
+    place_of,
+    settings_of,
+    values_of,
+)
 from qkv.location.source import OF_STAGE, Source, last_name
 from qkv.recognition import LOW
 from qkv.vocabulary import Stage
@@ -24,8 +32,8 @@ Values = Mapping[str, Sequence[float]]
 """What the names of a role may stand for when they are right: ``{"head_dim": [8], "scale": [0.35, 2.83]}``."""
 
 
-def wrong_number(source: Source, place: Place, operation: Operation, right: Values) -> int | None:
-    """The line on which a number is set that an operation computes with, where that line is the wrong one.
+def wrong_settings(source: Source, place: Place, operation: Operation, right: Values) -> list[int]:
+    """The lines on which a number is set that an operation computes with, where it is wrong there; none elsewhere.
 
     It is if the expression would be right with what its names say that they hold: ``scores / math.sqrt(d_k)`` is,
     and so ``d_k`` is wrong; ``scores / d_k`` is not.
@@ -39,18 +47,18 @@ def wrong_number(source: Source, place: Place, operation: Operation, right: Valu
     """
     for written, given, how in _operands(source.node(place), operation):
         if how == "axis" and isinstance(written, ast.Name) and right.get("axis") and given not in right["axis"]:
-            return next(settings_of(source, written.id, place), None)
+            return list(settings_of(source, written.id, place))[:1]
         if not isinstance(given, int | float):
             continue
         if how == "fill":
             if given > LOW and isinstance(written, ast.Name | ast.Attribute):
-                return next(settings_of(source, ast.unparse(written), place), None)
+                return list(settings_of(source, ast.unparse(written), place))[:1]
         elif not _among(given, right.get(how, ())):
             for name in _wrong_names(written, given, how, right):
-                lines = set(settings_of(source, name, place))
-                if len(lines) == 1:
-                    return lines.pop()
-    return None
+                lines = sorted({*settings_of(source, name, place)})
+                if lines:
+                    return lines
+    return []
 
 
 def _wrong_names(written: ast.expr, given: float, how: str, right: Values) -> Iterator[str]:
@@ -118,6 +126,37 @@ def handed_number(source: Source, place: Place, operation: Operation, right: Val
         meant = right.get(role_of(last_name(value)) or "", ())
         written = value if meant and not _among(given, meant) else ast.Constant(given)
     return line
+
+
+def handed_by(source: Source, place: Place, call: Place, operation: Operation) -> int | None:
+    """The line of a call that hands over the number which an operation is given by an argument's name; None for none.
+
+    Args:
+        source: the file.
+        place: where the operation stands.
+        call: the call of the function around it.
+        operation: the operation.
+    """
+    function, node = source.function(place), source.node(call)
+    for written, _ in _numbers(source.node(place), operation):
+        if isinstance(written, ast.Name) and isinstance(node, ast.Call) and function is not None:
+            handed = written.id in arguments_of(function) and handed_in(
+                node, written.id, place_of(function, written.id)
+            )
+            if handed:
+                return handed.lineno
+    return None
+
+
+def rotary_dims_at(source: Source, place: Place, operation: Operation, right: Values) -> int | None:
+    """The line that sets how many channels rope turns, where those that an operation counts in twos are others."""
+    node, counted = source.node(place), operation.arguments[1:3]
+    written = node.args[1] if isinstance(node, ast.Call) and len(node.args) > 1 else None
+    if operation.name != "arange" or list(counted[1:]) != [2] or not isinstance(counted[0], int):
+        return None
+    if _among(counted[0], right.get("rotary_dims", (counted[0],))) or not isinstance(written, ast.Name | ast.Attribute):
+        return None
+    return next(settings_of(source, ast.unparse(written), place), None)
 
 
 def misnamed(source: Source, place: Place, operation: Operation, right: Values, roles: Sequence[str]) -> int | None:

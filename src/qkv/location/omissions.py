@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 
 from qkv.location.blaming import Blame
@@ -34,7 +35,7 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
     if part is not None:
         return Blame(part[0], confirmed=True, skipped=stage, used_by=part[1])
     behind = _furthest_behind(frontier, suspect, stage)
-    maker = None if behind is None else first_of(frontier, *behind)
+    maker = None if behind is None else _first_like(frontier, *behind)
     if maker is None:
         return None
     if _all_at_once(frontier, suspect, stage):
@@ -77,6 +78,56 @@ def _furthest_behind(frontier: Frontier, suspect: Suspect, stage: Stage) -> tupl
             reached[sight.of] = value, sight
     furthest = min if stage <= Stage.POSITION else max
     return furthest(reached.values(), key=lambda pair: _order(pair[1]))
+
+
+def _first_like(frontier: Frontier, value: int, sight: Sight) -> int | None:
+    """What made the first array that is what another is: what cancels may be done between, or channels joined again."""
+    turned = _where_its_pair_is_turned(frontier, value, sight) if frontier.stage == Stage.POSITION else None
+    if turned is not None:
+        return turned
+    found = number = first_of(frontier, value, sight)
+    while number is not None:
+        given = frontier.sighted(number)
+        part = next((one for one in given if one[1].name == f"{sight.of}, channels to turn"), None)
+        if part is not None:
+            return first_of(frontier, *part)
+        number = first_of(frontier, *given[0]) if len(given) == 1 else None
+        if number is not None and _is_again(given[0][1], sight):
+            found = number
+    return found
+
+
+def _is_again(sight: Sight, other: Sight) -> bool:
+    """Whether an array is what another is, times the same."""
+    same = (sight.name, sight.stage) == (other.name, other.stage)
+    return same and math.isclose(sight.factor, other.factor, rel_tol=1e-6)
+
+
+def _where_its_pair_is_turned(frontier: Frontier, value: int, sight: Sight) -> int | None:
+    """The first operation on the way to a query or key in the very call that turns the other one; None for none.
+
+    What makes it stands outside of that call.
+    """
+    maker = first_of(frontier, value, sight)
+    outside = () if maker is None else tuple(frontier.operation(maker).calls)
+    calls = {tuple(frontier.operation(number).calls) for number in _turning(frontier, sight.of)} - {outside, ()}
+    for number in sorted(frontier.flow.behind([value])):
+        made = frontier.sight_of(frontier.operation(number).results)
+        if made is not None and made.of == sight.of and tuple(frontier.operation(number).calls) in calls:
+            return number
+    return None
+
+
+def _turning(frontier: Frontier, untouched: str) -> Iterator[int]:
+    """The operations that first make the turned query where the key isn't turned, or reversely."""
+
+    def is_turned(sight: Sight | None) -> bool:
+        return sight is not None and sight.stage == Stage.POSITION and sight.name in {"query", "key"} - {untouched}
+
+    for number in frontier.slice:
+        given = any(is_turned(sight) for _, sight in frontier.sighted(number))
+        if is_turned(frontier.sight_of(frontier.operation(number).results)) and not given:
+            yield number
 
 
 def _order(sight: Sight) -> int:

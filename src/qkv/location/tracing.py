@@ -11,8 +11,9 @@ from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
 from qkv.location.masking import cut_wrongly, hidden_too_late, unknown_behind, unturned
-from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, taken_apart, turned
+from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on
+from qkv.location.tables import exchanged
 from qkv.vocabulary import Stage
 
 
@@ -38,6 +39,9 @@ def blame(frontier: Frontier) -> Blame | None:
     if frontier.fills_in_numbers(first.operation):
         called = called_wrongly(frontier, first.operation) != frontier.place(first.operation)
         return Blame(first.operation, confirmed) if called else None  # else it may be any line that makes the numbers
+    table = table_off(frontier, first.operation)
+    if table is not None:
+        return Blame(table, confirmed)
     before = across(frontier, first.operation)
     if before is not None:
         return Blame(first.operation, confirmed, before=before)
@@ -60,11 +64,14 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case Stage.SCORES:
             number = turned(frontier)
         case Stage.HEADS:
-            exchanged = batch_for_tokens(frontier, first.operation)
-            return None if exchanged is None else Blame(exchanged[0], first.weight >= CONFIRMED, before=exchanged[1])
+            turned_so = batch_for_tokens(frontier, first.operation)
+            return None if turned_so is None else Blame(turned_so[0], first.weight >= CONFIRMED, before=turned_so[1])
         case Stage.SCALE:
             return capped_unscaled(frontier, first)
         case Stage.POSITION:
+            swapped = exchanged(frontier)
+            if swapped is not None:
+                return Blame(swapped[0], confirmed=True, used_by=swapped[1], exchanged=True)
             laid = laid_across(frontier, first.operation)
             if laid is not None:
                 return Blame(laid, first.weight >= CONFIRMED, skipped=Stage.HEADS, used_by=first.operation)
@@ -174,8 +181,14 @@ def _returned(frontier: Frontier) -> Blame | None:
 
 
 def _last_of_one(frontier: Frontier, maker: int) -> int:
-    """The operation that made the last of what an operation only lays together: one token's, one head's."""
-    while frontier.operation(maker).name in ASSEMBLING and frontier.sighted(maker):
+    """The operation that made the last of what another only lays together or hands on: one token's, one head's."""
+    values = frontier.recognition.recording.values
+    while frontier.sighted(maker):
+        given, made = (
+            values[one].array for one in (frontier.sighted(maker)[-1][0], frontier.operation(maker).results[0])
+        )
+        if frontier.operation(maker).name not in ASSEMBLING and not np.array_equal(given, made):
+            break
         earlier = frontier.flow.maker(frontier.sighted(maker)[-1][0])
         if earlier is None:
             break

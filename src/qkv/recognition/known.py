@@ -149,7 +149,7 @@ def _scored(run: Run) -> Iterator[Known]:
             yield from _biased_by_alibi(run, capped)
     masked = before[Stage.SOFTMAX].scores
     if not (np.array_equal(masked, biased) or (masked <= LOW).any()):  # a mask that hides no key for good
-        yield Known(SHOWN, Stage.MASK, PAIRS, masked, (1.0, LOG2_E))
+        yield Known(SHOWN, Stage.MASK, PAIRS, masked, (1.0, LOG2_E, 1 / scale))
 
 
 def _biased_by_alibi(run: Run, scores: Array) -> Iterator[Known]:
