@@ -59,8 +59,8 @@ def _over_keys(node: ast.Call, ndim: int, *, shaped: bool, is_torch: bool) -> It
     torchs = is_torch and "axis" not in words
     added = [] if axis is not None or name not in SUMS | SOFTMAXES else ["dim=-1" if torchs else "axis=-1"]
     number = None if axis is None else _number(axis)
-    if number is not None and number not in (-1, ndim - 1):
-        assert axis is not None
+    wrong = isinstance(axis, ast.Tuple) or (number is not None and number not in (-1, ndim - 1))
+    if axis is not None and wrong:
         yield axis.col_offset, axis.end_col_offset or 0, "-1"
     if name in SUMS and not shaped and not {"keepdim", "keepdims"} & words.keys():
         added.append("keepdim=True" if torchs else "keepdims=True")

@@ -14,7 +14,7 @@ from qkv.scripts.lists import answer_of
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.reading import Reading
-from qkv.scripts.sides import biases, scale, sides
+from qkv.scripts.sides import biases, crossed, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
 from qkv.scripts.unused import blamed_on_use
 from qkv.scripts.variables import live_values, of_variables
@@ -50,6 +50,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
         findings += scale(mix, text.source, judgement.assumptions)
         findings += masking(mix, judgement.mixes, judgement.assumptions, text)
         judgement.findings += (blamed_on_use(mix, finding, live) for finding in findings)
+    judgement.findings += crossed(reading)
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
     judgement.findings = _first_of_each(reading, judgement.findings)

@@ -17,6 +17,9 @@ Kind = Literal["tokens", "matrix", "scores", "weights", "context", "mask"]
 CLOSE = 3e-5
 """Share of the largest entry by which equal values may differ: scripts compute in float32."""
 
+LOW = -1e4
+"""A score from which on down nothing is left of its weight."""
+
 MOST_PLACES = 4096
 """Rows of a known array that one of the script's is compared with."""
 
@@ -92,9 +95,11 @@ def close(left: Array, right: Array) -> bool:
     if not left.size:
         return True
     left, right = left.astype(float), right.astype(float)
-    finite = np.isfinite(right)
-    scale = float(np.abs(right[finite]).max(initial=0.0)) if finite.any() else 0.0
-    return bool(np.allclose(left, right, rtol=0, atol=CLOSE * scale + 1e-12, equal_nan=True))
+    # Next to scores from which 1e9 was taken off, all others would look the same.
+    usual = np.isfinite(right) & (right > LOW)
+    scale = float(np.abs(right[usual]).max(initial=0.0)) if usual.any() else 0.0
+    near = np.isclose(left, right, rtol=0, atol=CLOSE * scale + 1e-12, equal_nan=True)
+    return bool((near | (~usual & np.isclose(left, right, rtol=CLOSE, equal_nan=True))).all())
 
 
 def sight_of(array: Array, known: Known, likely: Sequence[int] = ()) -> Sight | None:

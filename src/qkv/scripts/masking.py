@@ -67,7 +67,8 @@ def _moved(reading: Reading, made: int, diagonal: int) -> str:
     operation, code = reading.operations[made], reading.code(made)
     written = re.search(r"\btri[lu](_indices)?\(.*\b(?:diagonal|k)\s*=\s*(-?\d+)", code)
     if (operation.name not in ("tril", "triu", "tri") and written is None) or diagonal == INVERTED:
-        return "mask = torch.triu(torch.ones(n, n), diagonal=1).bool()   # True above the diagonal: those are hidden"
+        draws = "torch.triu(torch.ones(n, n), diagonal=1).bool()" if "torch" in reading.run.frameworks else _NUMPYS
+        return f"mask = {draws}   # True above the diagonal: those are hidden"
     keyword = "k" if "k" in operation.keywords or "torch" not in reading.run.frameworks else "diagonal"
     given = operation.keywords.get("diagonal", operation.keywords.get("k", 0))
     positional = [one for one in operation.arguments if isinstance(one, int)][-1:] if operation.name != "tri" else []
@@ -79,6 +80,8 @@ def _moved(reading: Reading, made: int, diagonal: int) -> str:
         return re.sub(r"-?\d+\s*\)$", f"{right})", code)
     return f"{code[:-1]}, {keyword}={right})" if code.endswith(")") and not code.endswith("()") else code
 
+
+_NUMPYS = "np.triu(np.ones((n, n), dtype=bool), k=1)"
 
 INVERTED = 10**6
 """Stands for a mask that shows the future and hides the past."""

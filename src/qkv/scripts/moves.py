@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from qkv.scripts.known import Array, Known, Sight, close
-
-LOW = -1e4
-"""A score from which on down nothing is left of its weight."""
+from qkv.scripts.known import LOW, Array, Known, Sight, close
 
 
 def products(left: Known, right: Known) -> Iterator[Known]:
@@ -33,7 +31,7 @@ def products(left: Known, right: Known) -> Iterator[Known]:
 
 def _scores(left: Known, right: Known) -> Iterator[Known]:
     lead = left.axes[:-2]
-    if right.axes[:-2] != lead:
+    if not _led_alike(left, right):
         return
     one, other = left.array, right.array
     axes = (*lead, "query", "key")
@@ -52,6 +50,11 @@ def _scores(left: Known, right: Known) -> Iterator[Known]:
         yield Known("scores", (*lead, "query", "channel"), one * other, "product", (left, right), "elementwise")
 
 
+def _led_alike(left: Known, right: Known) -> bool:
+    """Whether two arrays have the same sequences and heads."""
+    return left.axes[:-2] == right.axes[:-2] and left.array.shape[:-2] == right.array.shape[:-2]
+
+
 def scaled_by_number(scores: Known, dim: int) -> Iterator[Known]:
     """Scores that a loop has put together of numbers, each of them scaled before."""
     for factor in (dim**-0.5, 1 / dim, dim**0.5):
@@ -59,7 +62,7 @@ def scaled_by_number(scores: Known, dim: int) -> Iterator[Known]:
 
 
 def _mixes(weights: Known, value: Known, slip: str) -> Iterator[Known]:
-    if weights.array.ndim != value.array.ndim or weights.axes[:-2] != value.axes[:-2]:
+    if not _led_alike(weights, value):
         return
     rows, columns = weights.array, weights.array.swapaxes(-1, -2)
     channel = value.axes[-1]
@@ -264,6 +267,9 @@ def _of_weights(sight: Sight, before: Array, after: Array, operation: str) -> Kn
         return _zeroed(sight, before, after)
     if close(again.reshape(-1)[index], after):
         return Known("weights", array=again, move="softmax", over="key", slip="softmax-twice", **made)
+    hidden = after <= LOW
+    if hidden.any() and close(before[~hidden], after[~hidden]):
+        return _with_mask(sight, ~hidden, after, "", float(after[hidden][0]))
     scaled = _scaled(known, before, after)
     if scaled is not None:
         return replace(scaled, slip="scale-after-softmax")
@@ -285,6 +291,8 @@ def _scaled(known: Known, before: Array, after: Array) -> Known | None:
 def _masked(sight: Sight, before: Array, after: Array) -> Known | None:
     """Scores of which some were replaced by one number, or had one number added."""
     with np.errstate(all="ignore"):
+        if _is_shifted(before, after):
+            return None
         same = np.isclose(after, before, rtol=1e-5, atol=1e-6) | ((after == before) & ~np.isnan(after))
         hidden = ~same
         if not hidden.any() or hidden.all():
@@ -300,7 +308,18 @@ def _masked(sight: Sight, before: Array, after: Array) -> Known | None:
     slip = "" if fill <= LOW else "masked-scores-zeroed" if fill == 0 else "mask-fill-too-small"
     if move == "mask-added" and fill > LOW:
         slip = "mask-added-as-number"
-    return _with_mask(sight, ~hidden, after, slip, fill)
+    return _with_mask(sight, ~hidden, after, slip, fill, added=move == "mask-added")
+
+
+def _is_shifted(before: Array, after: Array) -> bool:
+    """Whether each row had one number taken off, its maximum say: that changes no weight and hides nothing."""
+    finite = np.isfinite(before) & np.isfinite(after)
+    off = np.where(finite, after - before, np.nan).reshape(-1, after.shape[-1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a row of nothing but infinities
+        first = np.nanmedian(off, axis=-1, keepdims=True)
+    alike = np.isnan(off) | np.isclose(off, first, rtol=1e-5, atol=1e-6)
+    return bool(alike.all() and (finite | (before == after)).all())
 
 
 def _added(sight: Sight, before: Array, after: Array, operation: str) -> Known | None:
@@ -315,12 +334,37 @@ def _added(sight: Sight, before: Array, after: Array, operation: str) -> Known |
     return replace(known, array=array, move="bias", sources=(known,), slip="", visible=None)
 
 
-def _with_mask(sight: Sight, visible: Array, after: Array, slip: str, fill: float) -> Known:
+def _with_mask(sight: Sight, visible: Array, after: Array, slip: str, fill: float, *, added: bool = False) -> Known:
     known = sight.known
-    array, whole = known.array.astype(float).copy(), np.ones(known.array.shape, bool)
+    whole = _in_all_parts(sight, visible)
+    with np.errstate(all="ignore"):
+        array = np.where(whole, known.array, known.array + fill if added else fill).astype(float)
     array.reshape(-1)[sight.index] = after
-    whole.reshape(-1)[sight.index] = visible
     return replace(known, array=array, move="mask", sources=(known,), slip=slip, number=fill, visible=whole)
+
+
+def _in_all_parts(sight: Sight, visible: Array) -> Array:
+    """A mask of one part as one of all: a loop over heads, sequences or queries masks each for itself.
+
+    Of one query it is known only where it sees the first keys up to some distance from itself, or the last ones.
+    """
+    known = sight.known
+    whole: Array = np.ones(known.array.shape, bool)
+    whole.reshape(-1)[sight.index] = visible
+    for axis in ("batch", "head"):
+        if axis in sight.fixed:
+            at = known.axes.index(axis)
+            whole = np.broadcast_to(np.take(whole, [sight.fixed[axis]], at), whole.shape)
+    if "query" not in sight.fixed or known.axes[-2:] != ("query", "key"):
+        return whole.copy()
+    query, keys = sight.fixed["query"], whole.shape[-1]
+    rows = whole[..., query, :].reshape(-1, keys)
+    seen = int(rows[0].sum())
+    for drawn in (np.tri(whole.shape[-2], keys, seen - 1 - query) > 0,
+                  np.tri(whole.shape[-2], keys, keys - seen - 1 - query) == 0):  # fmt: skip
+        if (rows == drawn[query]).all():
+            return np.broadcast_to(drawn, whole.shape).copy()
+    return whole.copy()
 
 
 def _zeroed(sight: Sight, before: Array, after: Array) -> Known | None:

@@ -83,12 +83,13 @@ def possible(reading: Reading, operation: Operation, value: int, roots: Sequence
         yield from _changed(reading, operation, value, roots)
     role = naming.role_of(reading.target(operation, value))
     if name in PRODUCTS or name in _JOINING or len(knowns) <= _FEW:
-        for left in _queries_first(reading, roots):
-            for right in knowns:
-                for known in moves.products(left, right):
-                    yield replace(known, role=role or _role_of(known)) if known.kind == "tokens" else known
-                    if known.kind == "scores" and name in _JOINING:
-                        yield from moves.scaled_by_number(known, left.array.shape[-1])
+        pairs = [(left, right) for left in _queries_first(reading, roots) for right in knowns]
+        # Two that are there are both used, though one may have the numbers of the other.
+        for left, right in sorted(pairs, key=lambda pair: pair[0] is pair[1]):
+            for known in moves.products(left, right):
+                yield replace(known, role=role or _role_of(known)) if known.kind == "tokens" else known
+                if known.kind == "scores" and name in _JOINING:
+                    yield from moves.scaled_by_number(known, left.array.shape[-1])
     yield from _biased(reading, operation, knowns, role)
     if name in ("cat", "concat", "concatenate", "hstack"):
         yield from _joined(reading, operation)

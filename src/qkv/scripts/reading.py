@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from qkv.adapters.messages import Binding, ScriptRun
+from qkv.adapters.messages import ScriptRun
 from qkv.adapters.recording import Operation, Place, Ref
 from qkv.scripts.known import Array, Known, Sight
 
@@ -116,15 +116,20 @@ class Reading:
         """Every known array of a kind, in the order in which they were found."""
         return list(dict.fromkeys(sight.known for sight in self.sights.values() if sight.known.kind == kind))
 
-    def expression_of(self, known: Known, function: str | None = None) -> str:
+    def expression_of(self, known: Known, frame: Sequence[int] | None = None) -> str:
         """The expression that makes a known array, to stand in another one; empty where it is long, or none made it.
 
         Args:
             known: the array.
-            function: where the other one stands: names of another function mean nothing there; None for anywhere.
+            frame: the calls that led to where the other one stands: names of other calls mean nothing there, and what
+                was made in a call from there is that call; None for anywhere.
         """
         place = self.place(known.made)
-        if place is None or len(place.code) > LONGEST or function not in (None, place.function):
+        if place is not None and frame is not None:
+            calls = [*self.operations[known.made].calls]
+            inner = calls[: len(calls) - len(frame)]
+            place = None if [*inner, *frame] != calls else self.run.recording.places[inner[-1]] if inner else place
+        if place is None or len(place.code) > LONGEST:
             return ""
         code = place.code
         return f"({code})" if any(f" {sign} " in code for sign in "@*/+-") and not code.endswith(")") else code
@@ -146,12 +151,14 @@ def refs(argument: Any) -> Iterator[int]:
             yield from refs(one)
 
 
-def names_of(bound: Iterable[Binding], values: Sequence[Any]) -> dict[int, list[str]]:
-    """The variables that each array was given to, or was read from first."""
+def names_of(run: ScriptRun) -> dict[int, list[str]]:
+    """The variables that each array was given to; where there were none, the one that it was read from first."""
     names: dict[int, list[str]] = {}
-    for binding in bound:
-        if binding.name not in names.setdefault(binding.value, []):
-            names[binding.value].append(binding.name)
+    for binding in run.bound:
+        names.setdefault(binding.value, []).append(binding.name)
+    for binding in run.held:
+        names.setdefault(binding.value, [binding.name])
+    values = run.recording.values
     for number, value in enumerate(values):
         if value.name and value.name.replace(".", "").isidentifier():
             names.setdefault(number, []).append(value.name)

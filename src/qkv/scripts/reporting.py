@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from qkv.adapters.messages import Hosting, ScriptRun
+from qkv.adapters.messages import Binding, Hosting, ScriptRun
 from qkv.adapters.recording import Place
 from qkv.adapters.texts import Text
 from qkv.errors import CandidateError
@@ -99,7 +99,7 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
         _places_of(reading, [mix.context for mix in judgement.mixes if mix.visible is not None]),
         frozenset(judgement.assumptions),
         frozenset(_variables(reading)),
-        frozenset((one.name, reading.array(one.value).tobytes()) for one in run.bound),
+        frozenset((one.name, reading.array(one.value).tobytes()) for one in _outside_functions(reading)),
     )
 
 
@@ -110,11 +110,19 @@ def _places_of(reading: Reading, contexts: Sequence[Known]) -> int:
 
 
 def _variables(reading: Reading) -> Iterator[tuple[str, bytes]]:
-    for value, sight in reading.sights.items():
+    for binding in _outside_functions(reading):
+        sight = reading.sights.get(binding.value)
+        if sight is None:
+            continue
         if (sight.known.sources or not sight.fixed) and sight.known.move != "exp":
-            yield reading.name(value), b""
+            yield binding.name, b""
         if not sight.known.sources and not sight.fixed and sight.known.kind in ("tokens", "matrix"):
-            yield reading.name(value), reading.array(value).tobytes()
+            yield binding.name, reading.array(binding.value).tobytes()
+
+
+def _outside_functions(reading: Reading) -> Iterator[Binding]:
+    """The variables of the script itself: what a helper calls its arrays is its own affair."""
+    return (binding for binding in reading.run.bound if not binding.function)
 
 
 def _instead(reading: Reading, findings: Sequence[Finding]) -> Iterator[Instead]:

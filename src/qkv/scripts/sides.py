@@ -9,11 +9,12 @@ import numpy as np
 from qkv.scripts import naming
 from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
-from qkv.scripts.known import Known
+from qkv.scripts.known import Known, close
 from qkv.scripts.mixes import Mix
-from qkv.scripts.reading import Reading
+from qkv.scripts.possible import PRODUCTS
+from qkv.scripts.reading import Reading, refs
 from qkv.scripts.spots import Spot, Written, handed_over, spot_at
-from qkv.scripts.writing import remade
+from qkv.scripts.writing import remade, turned
 
 UNSCALED = ("unscaled", "no scal", "without scal", "not scale")
 """How a script says that it leaves the scale out on purpose."""
@@ -31,9 +32,7 @@ def sides(mix: Mix) -> Iterator[Finding]:
     for side in dict.fromkeys((query, key, value)):
         yield from _matrix(mix, side)
     yield from _matrix_unused(mix, query, key, value)
-    wrong = _of_scores(mix, query, key)
-    if wrong is not None:
-        yield Finding(wrong[0], mix.product.made, wrong[1], wrong[2], mix)
+    yield from _of_scores(mix, mix.product, query, key)
     roles = {known.role for known in mix.reading.knowns("tokens")}
     roles |= {naming.role_of(name) for name in _like(mix, value) if not naming.is_matrix(name)}
     spot = spot_at(mix.reading, mix.operation)
@@ -46,33 +45,61 @@ def sides(mix: Mix) -> Iterator[Finding]:
         yield Finding("value-not-projected", mix.operation, said, instead, mix)
 
 
-def _of_scores(mix: Mix, query: Known, key: Known) -> tuple[str, str, str] | None:
-    """What is wrong with the two sides of the scores: fault, words and what to write; None where nothing is."""
-    reading, roles = mix.reading, {known.role for known in mix.reading.knowns("tokens")}
+def _of_scores(mix: Mix, product: Known, query: Known, key: Known) -> Iterator[Finding]:
+    """What is wrong with the two sides of the scores."""
+    roles = {known.role for known in mix.reading.knowns("tokens")}
     left, right = mix.name(query, query.role), mix.name(key, key.role)
-    spot = spot_at(reading, mix.product.made if mix.product is not None else -1)
-    right_one = f"{spot.of_role('query')} @ {_turned(spot.of_role('key'), key)}"
+    spot = spot_at(mix.reading, mix.made(product))
+    whole = Written(spot, f"{spot.of_role('query')} @ {turned(mix, spot.of_role('key'), key.array.ndim)}")
     if (query.role, key.role) == ("key", "query"):
         said = (
             f"the rows belong to {left} here, and the columns to {right}. A row must belong to a query: it holds "
-            "what one "
-            "token looks at"
+            "what one token looks at"
         )
-        return "scores-transposed", said, right_one
-    if query is key and query.role == "query" and "key" in roles:
+        outer = handed_over(mix.reading, spot.operation, query)
+        code = _exchanged(outer, outer.variable(query), outer.variable(key))
+        yield Finding.of("scores-transposed", said, Written(outer, code) if code else whole, mix)
+    elif query is key and query.role == "query" and "key" in roles:
         said = f"{left} is multiplied with itself, and the keys are not used"
-        return "key-is-query", said, right_one
-    if query is key and query.role == "key" and "query" in roles:
+        yield Finding.of("key-is-query", said, whole, mix)
+    elif query is key and query.role == "key" and "query" in roles:
         said = f"{left} is multiplied with itself, and the queries are not used"
-        return "query-is-key", said, right_one
-    if "value" in (query.role, key.role):
+        yield Finding.of("query-is-key", said, whole, mix)
+    elif "value" in (query.role, key.role):
         said = f"{left} and {right} make the scores; values take no part in them"
-        return "projection-reused", said, right_one
-    return None
+        yield Finding.of("projection-reused", said, whole, mix)
 
 
-def _turned(name: str, key: Known) -> str:
-    return f"{name}.T" if key.array.ndim == 2 else f"{name}.transpose(-2, -1)"
+def crossed(reading: Reading) -> Iterator[Finding]:
+    """Products of one head's weights with another head's values, or of one's queries with another's keys."""
+    for number, operation in enumerate(reading.operations):
+        given = [sight for value in refs(operation.arguments) if (sight := reading.sights.get(value)) is not None]
+        if operation.name not in PRODUCTS or len(given) != 2 or operation.results[0] in reading.sights:
+            continue
+        left, right = given
+        kinds = left.known.kind, right.known.kind
+        heads = [sight.fixed.get("head") for sight in given]
+        counts = [_heads(sight.known) for sight in given]
+        if kinds not in _PAIRS or None in heads or heads[0] == heads[1] or counts[0] != counts[1]:
+            continue
+        what = _PAIRS[kinds]
+        said = f"the {what[0]} of head {heads[0]} meet the {what[1]} of head {heads[1]}: each head has its own"
+        yield Finding("kv-head-divisor", number, said, f"{reading.code(number)}   # both of one head")
+
+
+_PAIRS = {("weights", "tokens"): ("weights", "values"), ("tokens", "tokens"): ("queries", "keys")}
+
+
+def _heads(known: Known) -> int:
+    return known.array.shape[known.axes.index("head")] if "head" in known.axes else 0
+
+
+def _exchanged(spot: Spot, one: str, other: str) -> str:
+    """The code with two variables in each other's place; empty where one of them is none, or stands there twice."""
+    code, times = spot.code, [0, 0, 0]
+    for place, (old, new) in enumerate(((one, "both_"), (other, one), ("both_", other))):
+        code, times[place] = with_code(code, old, new) if old else (code, 0)
+    return code if times == [1, 1, 1] else ""
 
 
 def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
@@ -88,7 +115,7 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
         said = (
             f"{mix.name(step, step.role)} is made with {mix.name(matrix, matrix.role)}, the matrix of the {matrix.role}"
         )
-        spot = spot_at(reading, mix.made_for(mix.product or mix.context, step))
+        spot = spot_at(reading, mix.made(step))
         code = _with_matrix(spot, mix.name(matrix, matrix.role), name)
         code = code or f"{spot.name(step.sources[0], 'inputs')} @ {name}"
         yield Finding.of("projection-reused", said, Written(spot, code), mix)
@@ -96,7 +123,7 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
 
 def _with_matrix(spot: Spot, old: str, new: str) -> str:
     """The code of a projection with another matrix, or layer, in it; empty where the old one has no name in it."""
-    old, new = old.removesuffix(".weight"), new.removesuffix(".weight")
+    old, new = old.removesuffix(".weight").partition("[")[0], new.removesuffix(".weight")
     code, times = with_code(spot.code, old, new)
     return code if times else ""
 
@@ -118,7 +145,7 @@ def _matrix_unused(mix: Mix, query: Known, key: Known, value: Known) -> Iterator
         step, others = side.first("project"), {"query", "key", "value"} - {role}
         if product is None or step is None or role in roles or role not in own or side.role not in others:
             continue
-        if role == "key" and side is not query:
+        if role == "key" and not close(side.array, query.array):
             continue
         made = mix.made_for(product, side)
         tokens, matrix = mix.name(step.sources[0], "inputs"), mix.name(step.sources[1], f"W_{side.role}")

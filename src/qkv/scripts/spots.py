@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,11 +21,13 @@ class Spot:
         operation: number of the operation that the code makes anew; its variables are those that hold something when
             it begins.
         place: the expression in whose place the code goes: that operation's, or a call that led to it; None for none.
+        frame: the calls that led to where that stands.
     """
 
     reading: Reading
     operation: int
     place: Place | None
+    frame: Sequence[int] = ()
 
     @property
     def code(self) -> str:
@@ -44,7 +47,7 @@ class Spot:
 
     def name(self, known: Known, otherwise: str) -> str:
         """The variable that holds a known array here, else the expression that makes it, else what else to call it."""
-        return self.variable(known) or self.reading.expression_of(known, self.function) or otherwise
+        return self.variable(known) or self.reading.expression_of(known, self.frame) or otherwise
 
     def of_role(self, role: str) -> str:
         """The variable here that holds the queries, keys or values by its name; the role itself where there is none."""
@@ -63,17 +66,20 @@ class Written(NamedTuple):
 
 def spot_at(reading: Reading, operation: int) -> Spot:
     """The spot of an operation's own expression."""
-    return Spot(reading, operation, reading.place(operation))
+    frame = reading.operations[operation].calls if operation >= 0 else ()
+    return Spot(reading, operation, reading.place(operation), frame)
 
 
 def handed_over(reading: Reading, operation: int, known: Known) -> Spot:
-    """The spot at which the function that made a known array uses it: where it hands it to another one, that call.
+    """The spot at which what made a known array, or called what made it, hands it on to where an operation stands.
 
     What a function is handed is wrong where it was made, and the function may be right for what others hand it.
     """
-    own, made = spot_at(reading, operation), reading.place(known.made)
-    if made is None or made.function == own.function:
+    own = spot_at(reading, operation)
+    made = [*reading.operations[known.made].calls] if known.made >= 0 else [*own.frame]
+    calls = [*own.frame]
+    depth = next(depth for depth in range(len(calls) + 1) if made[len(made) - len(calls[depth:]) :] == calls[depth:])
+    if not depth:
         return own
-    calls = [call for call in reading.calls(operation) if call.function == made.function]
-    outer = Spot(reading, operation, calls[0]) if calls else own
-    return outer if outer.variable(known) else own
+    outer = Spot(reading, operation, reading.run.recording.places[calls[depth - 1]], calls[depth:])
+    return outer if outer.name(known, "") else own

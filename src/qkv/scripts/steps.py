@@ -39,7 +39,9 @@ def _scores_mixed(mix: Mix) -> Finding:
     """Scores were mixed: were there weights of them to use?"""
     reading, spot = mix.reading, spot_at(mix.reading, mix.operation)
     name, values = mix.name(mix.weights, "attn_scores"), spot.name(mix.value, "values")
-    made = [sight.known for sight in reading.sights.values() if sight.known.kind == "weights"]
+    made = [
+        known for known in reading.knowns("weights") if known.first("softmax", "renormalise") and spot.variable(known)
+    ]
     softmaxed = next((one for one in made if mix.weights in one.chain() and one.made < mix.operation), None)
     weights = spot.variable(softmaxed) if softmaxed is not None else ""
     if weights:

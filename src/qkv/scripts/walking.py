@@ -28,7 +28,7 @@ MOST_READ = 4000
 
 def read(run: ScriptRun) -> Reading:
     """What every array of a script is."""
-    reading = Reading(run, names=names_of([*run.bound, *run.held], run.recording.values))
+    reading = Reading(run, names=names_of(run))
     reader = _Reader(reading)
     for number, operation in enumerate(run.recording.operations[:MOST_READ]):
         reader.step(number, operation)

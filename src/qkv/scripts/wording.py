@@ -12,8 +12,8 @@ from qkv.scripts.edits import with_number
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
-from qkv.scripts.spots import Spot, Written, spot_at
-from qkv.scripts.writing import hiding, softmax_code, softmax_over_keys, where_hidden
+from qkv.scripts.spots import Spot, Written, handed_over, spot_at
+from qkv.scripts.writing import hiding, softmax_code, softmax_over_keys, turned, where_hidden
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,9 @@ class Slip:
         return self.spot.name(self.step.sources[0], "attn_scores") if self.step.sources else "attn_scores"
 
 
+_OF_CALLS = frozenset({"softmax-twice", "scale-after-softmax"})
+"""Slips of whoever calls a function, where it is one that makes the step."""
+
 Words = tuple[str, str | Written]
 """What is wrong, and what to write instead; of a string alone in the place of the step."""
 
@@ -49,7 +52,9 @@ def finding_of(mix: Mix, step: Known) -> Finding:
     """The finding on a step that no right attention takes."""
     made = mix.made(step)
     made = _viewed_at(mix, made) if step.slip == "heads-split-by-view" else made
-    slip = Slip(mix, step, spot_at(mix.reading, made))
+    reading = mix.reading
+    spot = handed_over(reading, made, step.sources[0]) if step.slip in _OF_CALLS else spot_at(reading, made)
+    slip = Slip(mix, step, spot)
     said, instead = _WORDS[step.slip](slip)
     written = instead if isinstance(instead, Written) else Written(slip.spot, instead)
     before = _before(slip) if step.slip == "dropout-in-eval" else written.before
@@ -68,7 +73,7 @@ def _scores(slip: Slip) -> Words:
     left, right = (slip.mix.name(one, "tokens") for one in slip.step.sources)
     said = f"a score is the dot product of a row of {left} with a row of {right}: @ with the second one transposed"
     one, other = (slip.spot.name(side, "tokens") for side in slip.step.sources)
-    return said, f"{one} @ {other}.T" if slip.step.sources[1].array.ndim == 2 else f"{one} @ {other}.transpose(-2, -1)"
+    return said, f"{one} @ {turned(slip.mix, other, slip.step.sources[1].array.ndim)}"
 
 
 def _mix(slip: Slip) -> Words:

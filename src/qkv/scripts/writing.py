@@ -38,6 +38,11 @@ def drawn(mix: Mix, scores: str) -> str:
     return f"mask = np.triu(np.ones({scores}.shape, dtype=bool), k=1)"
 
 
+def turned(mix: Mix, tokens: str, ndim: int) -> str:
+    """Tokens with their last two axes exchanged."""
+    return f"{tokens}.T" if ndim == 2 else f"{tokens}.{'transpose' if mix.is_torch else 'swapaxes'}(-2, -1)"
+
+
 def where_hidden(mix: Mix, mask: int, name: str, visible: Array | None = None) -> str:
     """A variable that holds a mask, as an expression that is True where it hides; empty where that can't be told.
 
