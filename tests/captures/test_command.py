@@ -97,6 +97,7 @@ def test_a_wrong_function_is_shown_beside_the_right_one(folder: Path) -> None:
     Path("wrong.py").write_text(RIGHT.replace(" / np.sqrt(query.shape[-1])", ""))
     words = said(show("wrong.py:attention"))
     assert "beside All 6 heads differ from what they should be. The first difference is in head 0: query" in words
+    assert "1 layer, 6 heads and what they should be, 7 queries, 7 keys" in words
     assert "looks at" not in words, "what it is tried on is random"
     assert "weights head 0; query down, key across right 0 1 2 3" in words
     assert "attention \u2212 right" in words

@@ -50,10 +50,13 @@ def summary(view: AttentionView, scores: Sequence[Scores], console: Console) -> 
 
 
 def _size(view: AttentionView) -> str:
-    heads = sorted({len(layer.heads) for layer in view.layers})
-    several = f"{' or '.join(map(str, heads))} heads"
+    # Right ones that stand beside others are no more of them.
+    right = {int(head.against.partition(".")[0]) for head in view.heads if head.against is not None}
+    own = [layer for place, layer in enumerate(view.layers) if place not in right]
+    heads = sorted({len(layer.heads) for layer in own})
+    several = "1 head" if heads == [1] else f"{' or '.join(map(str, heads))} heads"
     queries, keys = view.shape
-    return ", ".join([_counted(len(view.layers), "layer", "layers"), "1 head" if heads == [1] else several,
+    return ", ".join([_counted(len(own), "layer", "layers"), several + (" and what they should be" if right else ""),
                       _counted(queries, "query", "queries"), _counted(keys, "key", "keys")])  # fmt: skip
 
 
