@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from qkv.adapters.recording import Operation, Place
-from qkv.location.filling import filled_in_part, single_numbers
+from qkv.location.filling import filled_in_part, puts_a_number, single_numbers
 from qkv.location.kinds import ASSEMBLING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
 from qkv.recognition import SHOWN, Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
@@ -176,8 +176,7 @@ class Frontier:
 
     def fills_in_numbers(self, number: int) -> bool:
         """Whether an operation writes a single number into an array: what that was computed with isn't watched."""
-        operation = self.operation(number)
-        return operation.name == "setitem" and isinstance(operation.arguments[-1], int | float)
+        return puts_a_number(self.operation(number), ())
 
     def chain(self, number: int) -> list[Place]:
         """The places of the calls that lead to an operation, the outermost first, and its own."""
