@@ -176,6 +176,16 @@ def test_a_layer_in_one_graph() -> None:
     torch.testing.assert_close(torch.compile(layer, backend="aot_eager", fullgraph=True)(x), layer(x))
 
 
+@torch.no_grad()
+def test_token_by_token_is_one_graph_too() -> None:
+    layer = Attention(16, 4, num_kv_heads=2, causal=True, rope="halves")
+    x, graphs, cache = torch.randn(1, 12, 16), list[GraphModule](), layer.new_cache()
+    step = torch.compile(layer, backend=noting(graphs), fullgraph=True)
+    steps = [step(token, cache=cache) for token in x.split(1, dim=1)]
+    torch.testing.assert_close(torch.cat(steps, 1), layer(x))
+    assert len(graphs) <= 2  # that of the first token, and one with all lengths open
+
+
 def test_what_is_exported_runs_without_qkv() -> None:
     class Module(torch.nn.Module):
         def forward(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -56,6 +56,8 @@ def position_of_first(query_offset: QueryOffset | str, query_len: int, key_len: 
     for name, length in (("query_len", query_len), ("key_len", key_len)):
         if length < 0:
             raise SpecError(f"{name} is {length}, and must be 0 or more: it counts tokens")
+    if isinstance(query_offset, int) and not isinstance(query_offset, bool):
+        return query_offset  # as it is: torch.compile can leave it open only if nothing is done to it
     named = {"bottom_right": key_len - query_len, "top_left": 0}
     if query_offset in named:
         return named[str(query_offset)]
