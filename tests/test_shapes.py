@@ -93,6 +93,14 @@ def test_the_table() -> None:
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
+def test_a_narrow_table_has_its_products_beneath() -> None:
+    prediction = predict_shapes(AttentionSpec(6, 2, 8, 10, rope=Rope()), batch=2, query_len=7, key_len=9, embed_dim=56)
+    narrow, wide = shapes_text(prediction, 80), shapes_text(prediction, 200)
+    assert wide == shapes_text(prediction)
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert all(one.names in narrow and one.numbers in narrow for one in prediction.products)
+
+
 def test_products_of_queries_and_keys_are_drawn_to_scale() -> None:
     few = predict_shapes(AttentionSpec(head_dim=2), query_len=3).products
     assert boxes_text(of_pairs(few)[1:]) == "\n".join([

@@ -45,6 +45,7 @@ def command(target: str | None, key_len: int | None, **options: Any) -> None:
 
 
 def _of_spec(options: dict[str, Any], key_len: int | None) -> str:
+    from qkv.report.terminal import terminal
     from qkv.shapes import predict_shapes, shapes_text
     from qkv.spec import spec_from_mapping
 
@@ -54,7 +55,8 @@ def _of_spec(options: dict[str, Any], key_len: int | None) -> str:
         if spec.head_dim is None and spec.embed_dim is None:
             spec = spec.but(head_dim=2)
         batch, query_len = options["batch"] or 1, options["query_len"] or 3
-        return shapes_text(predict_shapes(spec, batch=batch, query_len=query_len, key_len=key_len)) + "\n"
+        prediction = predict_shapes(spec, batch=batch, query_len=query_len, key_len=key_len)
+        return shapes_text(prediction, terminal().width) + "\n"
     except QkvError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from qkv.shapes.boxes import boxes_text, of_pairs
 from qkv.shapes.prediction import Prediction, StageShapes
@@ -10,13 +11,34 @@ from qkv.shapes.prediction import Prediction, StageShapes
 HEADER = ("stage", "gives", "shape", "in names", "in numbers")
 
 
-def shapes_text(prediction: Prediction) -> str:
+INDENT = 11
+"""Blanks before a product that has no room beside its shape."""
+
+
+def shapes_text(prediction: Prediction, width: int | None = None) -> str:
     """The table of a prediction: a line per tensor, with the product it comes from in names and in numbers.
 
     Beneath it the products of queries and keys are drawn.
+
+    Args:
+        prediction: the shapes.
+        width: columns to keep to; None for as many as it takes.
     """
-    drawn = boxes_text(of_pairs(prediction.products))
-    return f"{prediction.spec}\n\n{columns_text(HEADER, shapes_rows(prediction))}\n\n{drawn}"
+    rows, said = shapes_rows(prediction), str(prediction.spec)
+    table = columns_text(HEADER, rows).splitlines()
+    if width is not None and max(map(len, table)) > width:
+        table, said = _with_products_beneath(rows, width), "\n".join(wrap(said, width))
+    return "\n\n".join([said, "\n".join(table), boxes_text(of_pairs(prediction.products))])
+
+
+def _with_products_beneath(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    header, rule, *lines = columns_text(HEADER[:3], [row[:3] for row in rows]).splitlines()
+    table = [header, rule]
+    for line, row in zip(lines, rows, strict=True):
+        blank = " " * INDENT
+        table += [line, *(piece for text in row[3:]
+                          for piece in wrap(text, width, initial_indent=blank, subsequent_indent=blank))]  # fmt: skip
+    return table
 
 
 def columns_text(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
