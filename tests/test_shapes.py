@@ -98,7 +98,7 @@ def test_a_narrow_table_has_its_products_beneath() -> None:
     narrow, wide = shapes_text(prediction, 80), shapes_text(prediction, 200)
     assert wide == shapes_text(prediction)
     assert max(map(len, narrow.splitlines())) <= 80
-    assert all(one.names in narrow and one.numbers in narrow for one in prediction.products)
+    assert all(one.names in narrow and one.numbers in narrow for _, one in prediction.products)
 
 
 def test_products_of_queries_and_keys_are_drawn_to_scale() -> None:
