@@ -39,7 +39,7 @@ test("a change of theme is a change of colours, and paper is white", async () =>
   assert.ok(light[0] > 200 && dark[0] < 60, `${light} and ${dark}`);
   await page.emulateMedia({ colorScheme: "dark", media: "print" });
   assert.deepEqual(await matrix.colour(39, 0), light);
-  assert.equal(await page.locator(".controls").isVisible(), false);
+  for (const part of [".controls", ".zoom button", ".hint"]) assert.equal(await page.locator(part).first().isVisible(), false, part);
   await keep(page, "heads-print");
 });
 

@@ -81,6 +81,33 @@ test("the weights are tables with names, and the first wrong cell is outlined in
   assert.match(await got.getByRole("cell").nth(1).innerText(), /^0\.\d\d$/);
 });
 
+test("what to write stands below what it replaces, and what differs is marked in both", async () => {
+  const page = await open(path("wrong"));
+  const marked = (tag) => page.locator(`.facts ${tag} mark`).allInnerTexts();
+  assert.deepEqual([await marked("del"), await marked("ins")], [["2"], ["1"]]);
+  const numbers = await page.locator(".diff > div").evaluateAll((all) => all.map((line) => [line.className, line.firstChild.textContent]));
+  const removed = numbers.filter(([role]) => role === "removed").map(([, number]) => number);
+  const line = await page.locator(".facts .place").first().innerText();
+  assert.deepEqual(removed, [line.split(":")[1]]);
+});
+
+test("a phone shows code whole, the rest of a long line further in", async () => {
+  const page = await open(path("wrong"), { width: 390, height: 844 });
+  const cut = await page.locator(".folded").evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().right > innerWidth));
+  assert.deepEqual(cut, []);
+  const folded = page.locator("ol.code .folded", { hasText: "np.triu" });
+  const [height, line] = await folded.evaluate((one) => [one.clientHeight, Number.parseFloat(getComputedStyle(one).lineHeight)]);
+  assert.ok(height > 1.5 * line, `${height} pixels of lines of ${line}`);
+});
+
+test("what is, what should be and the difference stand in a line, on paper too", async () => {
+  const page = await open(path("wrong"), { width: 718 });
+  await page.emulateMedia({ media: "print" });
+  const tables = page.getByRole("group", { name: /^attn_weights, head 0/ }).first().getByRole("table");
+  const tops = await tables.evaluateAll((all) => all.map((table) => table.getBoundingClientRect().top));
+  assert.equal(new Set(tops).size, 1, String(tops));
+});
+
 test("a cell is darker the larger its weight", async () => {
   const page = await open(path("wrong"));
   const cells = page.getByRole("group", { name: /^attn_weights, head 0/ }).first().locator("td.plain");
