@@ -25,6 +25,9 @@ HIDES = {
     "distances, with a window": """
         gap = np.arange(T).reshape(-1, 1) - np.arange(S)
         s = np.where((0 <= gap) & (gap < 4), s, -np.inf)""",
+    "hidden by either of two": """
+        gap = torch.arange(S) - torch.arange(T).unsqueeze(1)
+        s = s.masked_fill(torch.logical_or(gap > 0, gap <= -4), float("-inf"))""",
     "a function of two places": "mod = lambda b, h, q_idx, kv_idx: q_idx >= kv_idx",
     "each with each": "s = np.where(np.less.outer(np.arange(T) + S - T, np.arange(S)), -np.inf, s)",
     "added": "s = s + (torch.arange(S) > torch.arange(T).view(-1, 1)) * -1e9",
@@ -60,6 +63,11 @@ HIDES = {
 }
 
 HIDES_NOTHING_LATER = {
+    "both sides of a window, joined": """
+        gap = np.arange(T)[:, None] - np.arange(S)
+        left, right = (gap >= 0) & (gap < 4), (gap < 0) & (-gap < 4)
+        s = np.where(left | right, s, -np.inf)""",
+    "only some that are later": "s = s.masked_fill((torch.arange(S) > torch.arange(T)[:, None]) & pad, -torch.inf)",
     "lengths": "s = np.where(np.arange(S)[None, :] < lens[:, None], s, -np.inf)",
     "a window of two sides": """
         i, j = np.arange(T)[:, None], np.arange(S)

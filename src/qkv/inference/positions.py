@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from qkv.adapters.names import call_role_of
 
-Kind = Literal["query", "key", "row", "distance", "length"]
-"""Positions of queries or keys, or of either; a query's less a key's; and numbers that stand for no window."""
+Kind = Literal["query", "key", "row", "behind", "ahead", "length"]
+"""Positions of queries or keys, or of either; how far keys are behind queries, or ahead; numbers that are no window."""
 
 _QUERY = re.compile(r"^(rows?|(q|query|queries)_?(pos|positions?|idx|index|i|row))s?$")
 _KEY = re.compile(r"^(cols?|columns?|(k|kv|key|keys)_?(pos|positions?|idx|index|j|col))s?$")
 _OFFSET = re.compile(r"(^|_)(offset|past|shift|start)(_|$)")
 _SHAPED = frozenset({"view", "reshape", "unsqueeze", "expand_dims"})
 _SAME = frozenset({"to", "long", "int", "astype", "expand", "contiguous", "type"})
+
+
+_NEGATED: Mapping[Kind | None, Kind] = {"length": "length", "behind": "ahead", "ahead": "behind"}
 
 
 class Positions:
@@ -111,7 +115,7 @@ class Positions:
             case ast.BinOp(left=left, op=op, right=right):
                 return self._of_sum(left, op, right)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return self.kind(operand) if self.kind(operand) in ("length", "distance") else None
+                return _NEGATED.get(self.kind(operand))
         return "length" if _is_size(node) else None
 
     def _of_name(self, name: str) -> Kind | None:
@@ -155,8 +159,8 @@ class Positions:
             same = isinstance(op, ast.Sub) and "length" not in sides  # two of one kind less each other are none
             return None if same and kinds else next(iter(kinds), "length")
         if isinstance(op, ast.Sub) and kinds in ({"query", "key"}, {"query", "row"}):
-            return "distance"
-        return next(iter(kinds - {"row"})) if "row" in kinds and "distance" not in kinds else None
+            return "behind" if sides[0] == "query" else "ahead"
+        return next(iter(kinds - {"row"})) if "row" in kinds and not kinds & {"behind", "ahead"} else None
 
 
 def names_in(node: ast.AST) -> set[str]:
