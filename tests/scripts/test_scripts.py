@@ -21,6 +21,8 @@ from qkv.report.terminal import as_text
 from qkv.request import Request
 from qkv.scripts import explained
 from qkv.scripts.slips import slip_of
+from qkv.shaper import sheet_of
+from qkv.viewer import Wanted, captured
 
 HERE = Path(__file__).parent
 RIGHT = sorted((HERE / "right").glob("*.py"))
@@ -77,11 +79,20 @@ def test_what_is_said_of_a_script_to_no_effect_is_named(
     assert assumptions[0].startswith(idle)
 
 
+def test_what_has_no_effect_is_named_by_other_commands_too() -> None:
+    script = str(HERE / "right" / "one_token.py")
+    request = Request(script, {"causal": True})
+    idle = "have no effect: this is a script"
+    assert f"--causal, --length {idle}" in " ".join(captured(request, Wanted(length=9)).notes)
+    assert f"--causal, --query-len {idle}" in " ".join(sheet_of(request, {"tokens": 5}).warnings)
+    assert not any(idle in note for note in captured(Request(script), Wanted()).notes)
+
+
 NOT_MENDED = {
     *("stale_loop", "stale_weights", "fused_view_of_tokens"),
     *("values_of_another_head", "rows_hidden_the_wrong_way"),
 }
-"""One needs a line inside its loop, one is wrong in its scale too once its weights follow, one moves axes twice; and two
+"""One needs a line inside its loop, one is wrong in its scale too once its weights follow, one moves axes twice; two
 need the number that a loop counts."""
 
 

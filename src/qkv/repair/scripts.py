@@ -18,8 +18,8 @@ from qkv.report import Verdict
 from qkv.report.anatomy import Anatomy
 from qkv.scripts import Explained, Instead, explained
 
-BY_NAME = frozenset({"other-token", "stale-variable", "compared-with-other-token"})
-"""Slips that are told by names alone: without the name nothing is wrong, so that any edit that hides it would do."""
+BY_NAME = frozenset({"other-token", "stale-variable", "compared-with-other-token", "values-in-another-order"})
+"""Slips that are told by names and orders alone: any edit that hides these would do."""
 
 
 def explained_and_mended(

@@ -33,6 +33,12 @@ def sides(mix: Mix) -> Iterator[Finding]:
         yield from _matrix(mix, side)
     yield from _matrix_unused(mix, query, key, value)
     yield from _of_scores(mix, mix.product, query, key)
+    if _in_other_order(value, key) or _in_other_order(key, value):
+        names = mix.name(value, "the values"), mix.name(key, "the keys")
+        said = f"the rows of {names[0]} stand in another order than those of {names[1]}"
+        spot = spot_at(mix.reading, mix.operation)
+        code, _ = with_code(spot.code, spot.name(value, "values"), spot.name(key, "keys"))
+        yield Finding.of("values-in-another-order", said, Written(spot, code), mix)
     roles = {known.role for known in mix.reading.knowns("tokens")}
     roles |= {naming.role_of(name) for name in _like(mix, value) if not naming.is_matrix(name)}
     spot = spot_at(mix.reading, mix.operation)
@@ -43,6 +49,12 @@ def sides(mix: Mix) -> Iterator[Finding]:
     elif not value.role and mix.projected and "value" in roles and value in (*query.chain(), *key.chain()):
         said = f"the weights are applied to {mix.name(value, 'the inputs')}, as they are before any projection"
         yield Finding("value-not-projected", mix.operation, said, instead, mix)
+
+
+def _in_other_order(one: Known, other: Known) -> bool:
+    """Whether one side has its tokens in an order of their own, and the other one those same tokens as they were."""
+    order = one.first("order")
+    return order is not None and other.first("order") is None and order.sources[0] in other.chain()
 
 
 def _of_scores(mix: Mix, product: Known, query: Known, key: Known) -> Iterator[Finding]:

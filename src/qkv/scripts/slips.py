@@ -85,6 +85,13 @@ _OWN = (
         "attn_weights = torch.softmax(attn_scores, dim=-1)",
     ),
     Slip(
+        "values-in-another-order",
+        "mix",
+        "the values stand in another order than the keys",
+        "Weight j of a row is that of key j, and it must meet the value of the same token.",
+        "context = attn_weights @ values",
+    ),
+    Slip(
         "scores-for-weights",
         "mix",
         "the scores stand where the weights belong",
