@@ -117,7 +117,7 @@ def attend(
     _check_known(unknown)
     options = (mask, bias, scale, softcap, sinks, alibi, query_offset, dropout_p, empty_row, precision)
     if torch.compiler.is_compiling() and not _fits_a_graph(mask, return_weights):
-        from qkv.compute.uncompiled import as_written
+        from qkv.compute.uncompiled import as_written  # not before: it loads torch's compiler
 
         made: Tensor | tuple[Tensor, ...] = as_written(_made, (query, key, value), options, return_lse, return_weights)
         return made
