@@ -116,7 +116,7 @@ def _first_in_a_call(right: Run, faulty: Run) -> Matrices | None:
             expected, got = (getattr(end, name) for end in ends)
             if expected is None or got is None or expected.shape != got.shape or not unlike(expected, got).any():
                 continue
-            if np.isfinite(got).any():
+            if not np.isnan(got).all():
                 place = tuple(int(one) for one in np.argwhere(unlike(expected, got))[0][:-2])
                 return matrices_at(f"{WORDS.get(name, name)} after the stage {stage}", name, place, ends)
     return None
