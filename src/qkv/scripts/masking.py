@@ -19,7 +19,7 @@ def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) 
     """What is wrong with the mask; one that is none of the causal kind is taken as meant."""
     reading, visible = mix.reading, mix.visible
     if visible is None:
-        yield from unmasked(mix, mixes, text)
+        yield from unmasked(mix, mixes, assumptions, text)
         return
     rows = visible.reshape(-1, *visible.shape[-2:])[0]
     if rows.shape[0] != rows.shape[1]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
+import numpy as np
+
 from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.edits import with_code
@@ -15,13 +17,17 @@ from qkv.scripts.variables import live_values
 from qkv.scripts.writing import drawn, hiding, remade, where_hidden
 
 
-def unmasked(mix: Mix, mixes: Sequence[Mix], text: Text) -> Iterator[Finding]:
+def unmasked(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
     """What is wrong where no mask leads to a mix, though the script says so of it, or of its last one."""
     live = live_values(mix.reading, mixes)
     word = next(filter(naming.causal_word, mix.names()), "")
     if not word and (mixes[-1] is not mix or any(other.visible is not None for other in mixes)):
         return
-    idle = list(_idle(mix, live))
+    masked = list(_idle(mix, live))
+    idle = [known for known in masked if _is_causal(known)]
+    if len(masked) > len(idle):
+        name = next(mix.name(known, "a masked copy of the scores") for known in masked if known not in idle)
+        assumptions.append(f"{name} is masked, and no context vectors are made of it")
     found = next((one for known in idle if (one := _too_late(mix, known) or _thrown_away(mix, known))), None)
     found = found or _unused(mix, live)
     said = word or naming.causal_comment(text.source)
@@ -39,6 +45,11 @@ def _idle(mix: Mix, live: Set[int]) -> Iterator[Known]:
     for known in dead:
         if known.move == "mask" and not known.slip and known.kind == "scores" and known.sources[0] in mix.path:
             yield known
+
+
+def _is_causal(masked: Known) -> bool:
+    visible = masked.visible
+    return visible is not None and bool((visible == (np.tri(*visible.shape[-2:]) > 0)).all())
 
 
 def _too_late(mix: Mix, masked: Known) -> Finding | None:
