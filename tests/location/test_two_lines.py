@@ -88,6 +88,13 @@ def test_a_right_mask_that_is_used_wrongly_is_not_blamed(new: str, judged) -> No
     assert report.line.line == number_of(source, new)
 
 
+def test_a_mask_that_is_added_and_hides_too_little_is_blamed_where_it_is_made(judged) -> None:
+    added = ROWS.replace("seen = np.arange(tokens) < t + 1", "seen = -5.0 * (np.arange(tokens) > t)")
+    report = judged(added.replace("np.where(seen, scores, -np.inf)", "scores + seen"))
+    assert [fault.id for fault in report.faults] == ["mask-fill-too-small"]
+    assert report.line.line == number_of(added, "seen = -5.0")
+
+
 def test_the_end_of_a_stretch_is_blamed_and_not_what_was_put_together_before(judged) -> None:
     cut = ROWS.replace("keys @", "keys[begin : t + 1] @").replace("@ values", "@ values[begin : t + 1]")
     cut = cut.replace("scores = np.where(seen, scores, -np.inf)", "pass").replace("k[b, h]", "np.stack(list(k[b, h]))")

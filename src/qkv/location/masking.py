@@ -181,13 +181,26 @@ def _ends(operation: Operation) -> tuple[int, int] | None:
 
 
 def _filled(frontier: Frontier, number: int) -> int | None:
-    """The operation that makes the number that hidden scores are filled with, where it hides nothing."""
+    """The operation that makes what hidden scores are filled with, or what is added to them, where it hides nothing."""
     if frontier.operation(number).name in ("where", "masked_fill"):
         for value in frontier.flow.operands(number):
             filled = frontier.recognition.recording.values[value]
             if filled.array.size == 1 and filled.dtype != "bool" and filled.array.item() > LOW:
                 return frontier.flow.maker(value)
+    for value in frontier.flow.operands(number) if frontier.operation(number).name == "add" else ():
+        numbers = np.unique(frontier.recognition.recording.values[value].array)
+        maker = frontier.flow.maker(value)
+        if len(numbers) == 2 and LOW < numbers[0] < numbers[1] == 0 and maker is not None:
+            return _laid_out_from(frontier, maker)
     return None
+
+
+def _laid_out_from(frontier: Frontier, number: int) -> int:
+    """The operation that made what an operation only lays out; itself where it does more."""
+    earlier = frontier.flow.maker((*frontier.flow.operands(number), -1)[0])
+    if earlier is None or not _only_laid_out(frontier.operation(number)):
+        return number
+    return _laid_out_from(frontier, earlier)
 
 
 def _form_needed(frontier: Frontier, number: int) -> str:
