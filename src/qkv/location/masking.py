@@ -181,18 +181,23 @@ def _ends(operation: Operation) -> tuple[int, int] | None:
 
 
 def _filled(frontier: Frontier, number: int) -> int | None:
-    """The operation that makes what hidden scores are filled with, or what is added to them, where it hides nothing."""
+    """The operation that makes the number that hidden scores are filled with, where it hides nothing."""
     if frontier.operation(number).name in ("where", "masked_fill"):
         for value in frontier.flow.operands(number):
             filled = frontier.recognition.recording.values[value]
             if filled.array.size == 1 and filled.dtype != "bool" and filled.array.item() > LOW:
                 return frontier.flow.maker(value)
+    return None
+
+
+def _added(frontier: Frontier, number: int) -> int:
+    """The operation that makes what an operation adds to hide with, where it hides nothing; itself where none does."""
     for value in frontier.flow.operands(number) if frontier.operation(number).name == "add" else ():
         numbers = np.unique(frontier.recognition.recording.values[value].array)
         maker = frontier.flow.maker(value)
         if len(numbers) == 2 and LOW < numbers[0] < numbers[1] == 0 and maker is not None:
             return _laid_out_from(frontier, maker)
-    return None
+    return number
 
 
 def _laid_out_from(frontier: Frontier, number: int) -> int:
@@ -244,7 +249,9 @@ def unturned(frontier: Frontier, suspect: Suspect) -> int:
             made = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
             if made is not None:
                 return made
-    return _filled(frontier, suspect.operation) or _signed(frontier, _uncounted(frontier, suspect.operation))
+    counted = _uncounted(frontier, suspect.operation)
+    counted = _added(frontier, counted) if counted == suspect.operation else counted
+    return _filled(frontier, suspect.operation) or _signed(frontier, counted)
 
 
 def of_another_form(frontier: Frontier, number: int) -> int | None:
