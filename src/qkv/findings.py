@@ -225,8 +225,8 @@ def named_alternatives(diagnosis: Diagnosis) -> list[NamedFault]:
 def in_own_words(report: Report, framework: str, layout: str) -> Report:
     """The report with its advice in the candidate's framework, and for a function in its own order of axes."""
 
-    def own(faults: Sequence[NamedFault]) -> list[NamedFault]:
-        return [replace(fault, repair=spelled(fault.repair, framework, layout)) for fault in faults]
+    def own(faults: Sequence[NamedFault]) -> Sequence[NamedFault]:
+        return [replace(fault, repair=spelled(fault.repair, framework, layout)) for fault in faults] or faults
 
     return replace(report, faults=own(report.faults), alternatives=own(report.alternatives))
 
