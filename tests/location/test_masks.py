@@ -67,6 +67,17 @@ def attention(q, k, v, document_ids=None):
     return torch.softmax(scores, -1) @ v
 """
 
+MASKED_BY_A_PRODUCT = """import numpy as np
+
+
+def attention(q, k, v):
+    s = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** -0.5
+    shares = np.exp(s - s.max(axis=-1, keepdims=True))
+    shares /= shares.sum(axis=-1, keepdims=True)
+    shares = shares * np.tril(np.ones(s.shape[-2:]))
+    return shares @ v
+"""
+
 LOOPS = """import numpy as np
 
 
@@ -120,10 +131,17 @@ def test_documents_that_are_lost_are_blamed_where_they_are(old, new, changed, ju
     assert judged(source, documents=True).line.line == number
 
 
-def test_weights_that_are_masked_are_blamed_where_they_are(judged) -> None:
-    report = judged(LOOPS)
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (LOOPS, "weights = weights * (np.arange(k.shape[2]) <= t)"),
+        (MASKED_BY_A_PRODUCT, "shares = shares * np.tril(np.ones(s.shape[-2:]))"),
+    ],
+)
+def test_weights_that_are_masked_are_blamed_where_they_are(source, line, judged) -> None:
+    report = judged(source)
     assert [fault.id for fault in report.faults] == ["mask-after-softmax"]
-    assert report.line.code == "weights = weights * (np.arange(k.shape[2]) <= t)"
+    assert report.line.code == line
 
 
 def test_a_row_that_hides_all_is_told_with_what_hides_it(changed, judged) -> None:

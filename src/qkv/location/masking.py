@@ -114,10 +114,15 @@ def hidden_too_late(frontier: Frontier) -> int | None:
             and operation.name in HIDING | {"mul"}
             and any((arrays[one] == 0).any() for one in operation.results)
         ):
-            given = [arrays[one] for one in frontier.flow.operands(number)]
-            if given and all(array.all() for array in given if array.dtype.kind == "f"):
+            given = [arrays[one] for one in frontier.flow.operands(number) if not _only_tells(arrays[one])]
+            if given and all(array.all() for array in given):
                 return number
     return None
+
+
+def _only_tells(array: np.ndarray) -> bool:
+    """Whether it holds nothing but truths, as numbers or not."""
+    return array.dtype.kind != "f" or bool(np.isin(array, (0, 1)).all())
 
 
 def unused_part(frontier: Frontier) -> tuple[int, int] | None:
