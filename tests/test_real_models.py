@@ -95,6 +95,7 @@ def test_an_attention_of_torch_is_right_by_flags(candidate: str, judging: Judge)
     assert judgement.verdict == "right", judgement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "code", "faults"), [(5, 0, []), (6, 1, ["window-off-by-one"])])
 def test_the_command_holds_an_attention_to_the_window_of_its_config(
     window: int, code: int, faults: list[str], judging: Judge, tmp_path: Path

@@ -99,6 +99,7 @@ def test_the_shown_weights_are_those_that_it_uses() -> None:
     np.testing.assert_allclose(own, once**3 / (once**3).sum(-1, keepdims=True), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_module_whose_output_hides_its_weights_is_shown_by_its_fault() -> None:
     view = qkv.show(MergedByView)
     own, right = own_and_right(view)

@@ -109,6 +109,7 @@ def test_ascii_alone_is_enough_for_json(qkv: Qkv) -> None:
 # --- the terminal -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_report_fits_every_terminal(qkv: Qkv) -> None:
     for variables in ({"COLUMNS": "20"}, {"COLUMNS": "0"}, {"PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252"}):
         done = qkv("check", "wrong.py", **variables)

@@ -39,6 +39,7 @@ def test_several_files_are_judged_one_after_another(qkv: Qkv) -> None:
     assert "\n\n! failed  missing.py" in text.stdout
 
 
+@pytest.mark.slow
 def test_several_files_are_one_document(qkv: Qkv) -> None:
     sarif = qkv("check", "wrong.py", "right.py", "raises.py", "--format", "sarif")
     (run,) = json.loads(sarif.stdout)["runs"]
@@ -95,6 +96,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["sarif", "junit"])
 def test_a_fault_of_qkvs_own_leaves_a_whole_document(files: Path, form: str) -> None:
     command = [sys.executable, "-c", FAILING, "check", "wrong.py", "right.py", "--format", form]

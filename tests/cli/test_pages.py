@@ -37,6 +37,7 @@ def test_stdout_is_left_to_programs(qkv: Qkv, files: Path) -> None:
     assert "<title>1 wrong, 1 failed, 1 right · qkv</title>" in (files / "report.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_explain_and_identify_have_pages_too(qkv: Qkv, files: Path) -> None:
     (files / "script.py").write_text(SCRIPT, encoding="utf-8")
     done = qkv("explain", "script.py", "--html", "e.html")

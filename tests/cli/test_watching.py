@@ -97,6 +97,7 @@ def test_each_save_is_judged_anew(files: Path) -> None:
         assert watch.verdict() == "right"
 
 
+@pytest.mark.slow
 def test_a_file_that_it_imports_is_watched_too(files: Path) -> None:
     (files / "attention.py").write_text(HELPED)
     (files / "other.py").write_text("")
@@ -109,6 +110,7 @@ def test_a_file_that_it_imports_is_watched_too(files: Path) -> None:
         assert [fault["id"] for fault in watch.report()["faults"]] == ["scale-other-constant"]
 
 
+@pytest.mark.slow
 def test_nothing_of_an_earlier_run_is_left(files: Path) -> None:
     kept = "import torch\ntorch.runs = getattr(torch, 'runs', 0) + 1\nassert torch.runs == 1\n"
     file = files / "attention.py"
@@ -132,6 +134,7 @@ def test_it_ends_when_it_is_told_to(files: Path, name: str, code: int) -> None:
         assert psutil.wait_procs(children, timeout=5)[1] == []
 
 
+@pytest.mark.slow
 def test_it_ends_once_nobody_reads(files: Path) -> None:
     with watching(files, "right.py") as watch:
         assert watch.verdict() == "right"

@@ -318,6 +318,7 @@ def test_threads_share_a_mask() -> None:
                 torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_documents_of_one_token() -> None:
     count = 100_000
     x = draw(1, 1, count, 8).requires_grad_()

@@ -206,6 +206,7 @@ def test_too_many_weights(tmp_path: Path) -> None:
     assert "has 101 million attention weights" in report.why
 
 
+@pytest.mark.slow
 def test_a_nan_in_an_input_leaves_the_rows_it_reaches_unjudged(tmp_path: Path) -> None:
     tensors = tensors_of(run_of())
     tensors["v"][0, 1, 4] = np.nan

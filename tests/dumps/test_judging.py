@@ -164,6 +164,7 @@ def test_two_dumps_that_agree(tmp_path: Path) -> None:
     assert (report.verdict, report.first_disagreement) == ("right", None)
 
 
+@pytest.mark.slow
 def test_two_dumps_part_at_a_stage(tmp_path: Path) -> None:
     right, wrong = with_insides(run_of()), with_insides(run_of())
     wrong["weights"] = right["weights"].copy()

@@ -178,6 +178,7 @@ def test_programs_read_the_same(wrong: Anatomy) -> None:
     assert answer["report"]["faults"][0]["id"] == "softmax-over-queries"
 
 
+@pytest.mark.slow
 def test_exit_codes_of_the_command(command: Qkv) -> None:
     right = command("explain", "article.py")
     assert right.returncode == 0

@@ -490,6 +490,7 @@ def test_two_faults_are_named_in_one_report() -> None:
     assert {fault.id for fault in report.faults} == {"scale-missing", "causal-one-ahead"}
 
 
+@pytest.mark.slow
 def test_no_fault_is_named_as_an_alternative_to_itself() -> None:
     # The second fault has two names, and beside either of them the first is the same.
     report = check(lambda query, key, value: attend(query, key, value, 1.0, None), {"causal": True})
@@ -497,6 +498,7 @@ def test_no_fault_is_named_as_an_alternative_to_itself() -> None:
     assert [fault.id for fault in report.alternatives] == ["mask-not-applied"]
 
 
+@pytest.mark.slow
 def test_what_nobody_can_explain_is_wrong_and_says_so() -> None:
     def attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
         return attend(np.sin(3 * query), key, value)
@@ -579,6 +581,7 @@ def test_fused_weights_may_be_kept_head_by_head(given: dict[str, Any]) -> None:
     assert any("q, k and v of one head together" in line for line in report.assumptions)
 
 
+@pytest.mark.slow
 def test_sizes_alone_say_nothing_of_what_is_meant() -> None:
     def strange(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
         return np.tanh(query @ key.swapaxes(-1, -2)) @ value
@@ -598,7 +601,7 @@ def restricted(ahead: int) -> Callable[..., np.ndarray]:
     return kernel
 
 
-@pytest.mark.parametrize(("ahead", "verdict"), [(0, "right"), (1, "wrong")])
+@pytest.mark.parametrize(("ahead", "verdict"), [(0, "right"), pytest.param(1, "wrong", marks=pytest.mark.slow)])
 def test_a_kernel_made_for_some_sizes_only_is_judged_at_those(ahead: int, verdict: str) -> None:
     report = check(restricted(ahead), {"causal": True})
     assert (report.verdict, [fault.id for fault in report.faults]) == (verdict, ["causal-one-ahead"][:ahead])

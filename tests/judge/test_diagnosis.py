@@ -219,7 +219,13 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("case", "mistakes", "names"), PAIRS, ids=[" and ".join(sorted(names)) for *_, names in PAIRS])
+@pytest.mark.parametrize(
+    ("case", "mistakes", "names"),
+    [
+        pytest.param(*one, id=" and ".join(sorted(one[-1])), marks=[pytest.mark.slow] if number % 3 else [])
+        for number, one in enumerate(PAIRS)
+    ],
+)
 def test_two_mistakes_are_named(case: Case, mistakes: dict[str, Any], names: set[str]) -> None:
     best = diagnosed(case, **mistakes).best
     assert best is not None
@@ -259,10 +265,12 @@ def strange(scores: Array) -> Array:
     return np.sin(7 * scores) * np.arange(scores.shape[-1])
 
 
+@pytest.mark.slow
 def test_what_no_fault_gives_is_unexplained() -> None:
     assert diagnosed(PLAIN, add=strange) == Diagnosis()
 
 
+@pytest.mark.slow
 def test_a_fault_on_one_probe_alone_explains_nothing() -> None:
     wrong, right = observed(PLAIN, Written(scale=1.0)), observed(PLAIN, Written())
     for place, observation in enumerate(wrong):
@@ -318,6 +326,7 @@ def test_low_precision_is_named_where_a_few_scores_fell_on_the_other_side() -> N
     assert 0 < best.error < 0.5, "the share of its error that this leaves"
 
 
+@pytest.mark.slow
 def test_low_precision_that_no_step_explains_is_named_last_of_all() -> None:
     def candidate(query: Array, key: Array, value: Array) -> Array:
         return round_to(Written()(query, key, value), "float16")
@@ -344,6 +353,7 @@ def in_bfloat16(query: Array, key: Array, value: Array) -> Array:
     return round_to(weights / weights.sum(axis=-1, keepdims=True) @ value, "bfloat16")
 
 
+@pytest.mark.slow
 def test_a_small_error_that_goes_one_way_is_no_rounding() -> None:
     named = [[fault.id for fault in qkv.check(function).faults] for function in (in_bfloat16, drifting)]
     assert named == [["softmax-low-precision"], []]

@@ -32,6 +32,7 @@ def test_each_head_may_be_held_to_a_mask_of_its_own(candidate: Any) -> None:
     assert (report.verdict, report.spec.num_heads) == ("right", 2)  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_masks_of_the_other_heads_are_wrong() -> None:
     report = check(causal_and_window, {"mask": "per_head([causal & window(3), causal])"})
     assert report.verdict == "wrong"

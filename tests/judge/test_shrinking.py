@@ -117,6 +117,7 @@ def test_an_example_shows_the_fault_that_was_named_and_no_other() -> None:
     np.testing.assert_allclose(example.expected, merged(attend(*tensors.values()))[0], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_an_example_of_what_is_unexplained_is_small_too() -> None:
     def candidate(query: Array, key: Array, value: Array) -> Array:
         return attend(query, np.sin(3 * key) * np.arange(key.shape[2])[:, None], value)

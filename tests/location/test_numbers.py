@@ -47,9 +47,9 @@ def test_a_right_one_is_right(judged) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("turn(q[b, h, i], i)", "turn(q[b, h, i], 0)"),
+        pytest.param("turn(q[b, h, i], i)", "turn(q[b, h, i], 0)", marks=pytest.mark.slow),
         pytest.param("turn(row, j)", "turn(row, j + 1)", marks=pytest.mark.slow),
-        ("weights @ v[b, group, : i + 1]", "weights @ k[b, group, : i + 1]"),
+        pytest.param("weights @ v[b, group, : i + 1]", "weights @ k[b, group, : i + 1]", marks=pytest.mark.slow),
         ("h * k.shape[1] // q.shape[1]", "h % k.shape[1]"),
     ],
 )

@@ -107,6 +107,7 @@ def test_a_place_that_never_advances_or_is_negative_is_blamed_where_it_is_set(ol
     assert report.line.line == number
 
 
+@pytest.mark.slow
 def test_keys_that_come_too_late_for_their_query_are_said_to(judged) -> None:
     added = "        kept.add(turned(k[:, :, t : t + 1], place), v[:, :, t : t + 1])\n"
     read = "        keys, values = kept.all()\n"

@@ -68,6 +68,7 @@ def test_a_number_that_is_used_the_other_way_round_names_both_lines(judged) -> N
     assert "the other way round" in report.line.note
 
 
+@pytest.mark.slow
 def test_a_number_that_is_no_scale_either_way_is_wrong_where_it_is_set(judged) -> None:
     source = SCALED.replace("    scores = 5.0 * torch.tanh(scores / 5.0)\n", "").replace("** 0.5", "** -0.3")
     report = judged(source, causal=False)

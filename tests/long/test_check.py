@@ -96,6 +96,7 @@ def test_a_fault_that_only_length_brings_is_named(name: str) -> None:
     assert str(report.first_disagreement.query) in rows.replace(",", "")
 
 
+@pytest.mark.slow
 def test_one_future_key_of_one_row_is_seen() -> None:
     def leaking(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         i, j = square(query, key)

@@ -34,6 +34,7 @@ def test_scores_of_any_size_give_the_same_in_blocks(gain: float, softcap: float 
     np.testing.assert_allclose(stream(spec, inputs, block=(8, 8)), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(drawn_specs(), drawn_calls())
 def test_quick_blocks_are_off_by_the_rounding_of_float32(spec: AttentionSpec, call: Call) -> None:
@@ -44,6 +45,7 @@ def test_quick_blocks_are_off_by_the_rounding_of_float32(spec: AttentionSpec, ca
         np.testing.assert_allclose(other.context, one.context, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_memory_grows_with_length_and_not_with_its_square() -> None:
     spec = AttentionSpec(2, mask=Causal() & SlidingWindow(100))
     one, four = (_peak(spec, length) for length in (512, 2048))

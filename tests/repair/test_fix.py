@@ -57,6 +57,7 @@ def test_fix_writes_the_file_and_says_what_it_is_now(tmp_path: Path) -> None:
     assert qkv_in(tmp_path, "check", "attention.py").returncode == 0
 
 
+@pytest.mark.slow
 def test_without_a_repair_nothing_is_touched(tmp_path: Path) -> None:
     file = file_in(tmp_path, HOPELESS)
     before = file.stat().st_mtime_ns
@@ -85,6 +86,7 @@ def test_what_can_t_be_mended(tmp_path: Path) -> None:
     assert (watched.returncode, "--fix would save it too" in watched.stderr) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1"])
 def test_imports_and_files_beside_it_work_for_an_edited_text(tmp_path: Path, encoding: str) -> None:
     """The text is run as if it stood in the user's file: in its package, with its siblings and its own folder."""
@@ -129,6 +131,7 @@ def test_a_script_is_mended(tmp_path: Path) -> None:
     assert file.read_bytes() == SCRIPT.replace("dim=0", "dim=-1").replace("\n", "\r\n").encode()
 
 
+@pytest.mark.slow
 def test_a_script_that_raises_is_mended(tmp_path: Path) -> None:
     text = SCRIPT.replace("dim=0", "dim=-1")
     file = file_in(tmp_path, text.replace("inputs.T", "inputs"), "script.py")
@@ -136,6 +139,7 @@ def test_a_script_that_raises_is_mended(tmp_path: Path) -> None:
     assert file.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_a_notebook_keeps_all_but_the_line(tmp_path: Path) -> None:
     """Of a script in its cells and of a function in them; outputs, counts and the form of the JSON stay."""
     cells = ["%matplotlib inline\nimport torch\n\ninputs = torch.rand(5, 3)", SCRIPT.partition("\n\n")[2], WRONG]

@@ -41,6 +41,7 @@ class Attention(nn.Module):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "name"), [(FUNCTION, "attention"), (MODULE, "Attention")])
 def test_a_mask_that_is_applied_may_still_be_left_out(text: str, name: str, tmp_path: Path) -> None:
     (file := tmp_path / "candidate.py").write_text(text)

@@ -108,7 +108,10 @@ WRONG: dict[Callable[..., Any], tuple[str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("candidate", WRONG, ids=lambda candidate: candidate.__name__)
+@pytest.mark.parametrize(
+    "candidate",
+    [pytest.param(one, id=one.__name__, marks=[pytest.mark.slow] if one is rows_together else []) for one in WRONG],
+)
 def test_the_rule_for_where_it_is_wrong_is_found(candidate: Callable[..., Any]) -> None:
     rule, fault = WRONG[candidate]
     report = check(candidate)
