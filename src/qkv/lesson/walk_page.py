@@ -35,7 +35,7 @@ def walk_page(lesson: Lesson) -> str:
         differences=_differences(lesson),
         text=text,
     )  # fmt: skip
-    return page(TITLE, body, data={"walk": payload(questions)})
+    return page(TITLE, body, "walk", data={"walk": payload(questions)})
 
 
 def payload(questions: dict[str, dict[int, Question]]) -> dict[str, Any]:

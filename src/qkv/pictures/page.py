@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -29,13 +29,20 @@ def environment(package: str) -> Environment:
     )
 
 
-def page(title: str, body: str, *, data: Mapping[str, Mapping[str, Any]] | None = None,
-         details: Iterable[Mapping[str, Any]] = ()) -> str:  # fmt: skip
+def page(
+    title: str,
+    body: str,
+    kind: Literal["attention", "report", "walk"],
+    *,
+    data: Mapping[str, Mapping[str, Any]] | None = None,
+    details: Iterable[Mapping[str, Any]] = (),
+) -> str:
     """A whole page, which shows the same without a network and sends nothing.
 
     Args:
         title: its title; escaped.
         body: its content as HTML; what came from a user has to be escaped already.
+        kind: which style sheet it has beside what every page shares.
         data: what the viewer shows, by the id of the element in which it does; see ``viewer/src/payload.ts``.
         details: what the viewer takes when it is needed; it comes last, so that the first view needn't wait.
     """
@@ -43,7 +50,7 @@ def page(title: str, body: str, *, data: Mapping[str, Mapping[str, Any]] | None 
     text = environment("qkv.pictures").get_template("page.html").render(
         title=title,
         body=Markup(body),
-        style=Markup(asset("viewer.css")),
+        style=Markup(asset("viewer.css") + asset(f"{kind}.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=[(place, as_data(payload)) for place, payload in (data or {}).items()],

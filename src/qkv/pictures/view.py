@@ -74,4 +74,4 @@ class AttentionView(Attention):
 
     def _page(self, parts: Parts) -> str:
         body = environment("qkv.pictures").get_template("view.html").render(title=self.title)
-        return page(self.title, body, data={"attention": parts.first()}, details=parts.details())
+        return page(self.title, body, "attention", data={"attention": parts.first()}, details=parts.details())

@@ -79,7 +79,7 @@ def identity_to_html(identity: Identity) -> str:
 
 
 def _page(template: str, title: str, **parts: Any) -> str:
-    return page(title, environment("qkv.report").get_template(template).render(**HELPERS, **parts))
+    return page(title, environment("qkv.report").get_template(template).render(**HELPERS, **parts), "report")
 
 
 def _view(report: Report, place: str) -> View:
