@@ -119,11 +119,12 @@ PLANTED = [
         model,
         plant,
         id=f"{model.candidate.replace('_attention.py', '')}-{plant.fault}-{plant.where.rpartition(':')[2]}",
-        marks=open_marks(f"{plant.fault} {model.candidate}"),
+        marks=open_marks(f"{plant.fault} {model.candidate}") + ([pytest.mark.slow] if number % 3 else []),
     )
     for model in WRONG
-    for plant in model.plants
+    for number, plant in enumerate(model.plants)
 ]
+"""Every third of a model is tried in any run, the others where slow tests are."""
 
 
 @pytest.mark.parametrize(("model", "plant"), PLANTED)

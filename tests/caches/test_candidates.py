@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from thinned import thinned
+
 sys.path.append(str(Path(__file__).parent))
 
 import cache_judging
@@ -337,12 +339,7 @@ def test_an_attention_of_transformers_is_right_with_its_cache(name: str, judged:
     assert "was used" in judgement.cache
 
 
-def some_at_once(plants: list[Plant]) -> list[Any]:
-    """All of them, of which every third is tried in any run, the others where slow tests are."""
-    return [pytest.param(one, marks=[pytest.mark.slow] if at % 3 else []) for at, one in enumerate(plants)]
-
-
-@pytest.mark.parametrize("planted", some_at_once(PLANTS), ids=str)
+@pytest.mark.parametrize("planted", thinned(PLANTS, 5))
 def test_a_fault_of_the_cache_is_named(planted: Plant, tmp_path: Path, judged: Judge) -> None:
     file = tmp_path / f"{planted.file}.py"
     file.write_text(planted())

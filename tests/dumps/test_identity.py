@@ -16,6 +16,7 @@ from qkv.dumps.search import Search
 from qkv.inference import intention_from
 from qkv.oracle import run_stages
 from qkv.spec import AttentionSpec, spec_from_mapping
+from thinned import thinned
 
 MASKS: list[dict[str, Any]] = [
     {},
@@ -44,13 +45,7 @@ def identified(tmp_path: Path, fields: dict[str, Any], **sizes: Any) -> tuple[At
     return spec, identify_dump(DumpRequest(str(path)))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param(fields, id=str(fields), marks=[pytest.mark.slow] if number % 3 else [])
-        for number, fields in enumerate(DRAWN)
-    ],
-)
+@pytest.mark.parametrize("fields", thinned(DRAWN))
 def test_the_spec_comes_back(tmp_path: Path, fields: dict[str, Any]) -> None:
     spec, found = identified(tmp_path, fields, batch=1, queries=5, keys=7)
     assert found.known, found.why

@@ -15,6 +15,7 @@ from qkv.comparison import expectation, round_to
 from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose, estimate
 from qkv.faults import CATALOGUE, Variant
 from qkv.oracle import run_stages
+from thinned import thinned
 
 Array = np.ndarray
 
@@ -219,13 +220,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("case", "mistakes", "names"),
-    [
-        pytest.param(*one, id=" and ".join(sorted(one[-1])), marks=[pytest.mark.slow] if number % 3 else [])
-        for number, one in enumerate(PAIRS)
-    ],
-)
+@pytest.mark.parametrize(("case", "mistakes", "names"), thinned(PAIRS, ids=lambda one: " and ".join(sorted(one[-1]))))
 def test_two_mistakes_are_named(case: Case, mistakes: dict[str, Any], names: set[str]) -> None:
     best = diagnosed(case, **mistakes).best
     assert best is not None

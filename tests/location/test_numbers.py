@@ -44,12 +44,13 @@ def test_a_right_one_is_right(judged) -> None:
     assert judged(ONE_BY_ONE, **GIVEN).verdict is Verdict.RIGHT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        pytest.param("turn(q[b, h, i], i)", "turn(q[b, h, i], 0)", marks=pytest.mark.slow),
-        pytest.param("turn(row, j)", "turn(row, j + 1)", marks=pytest.mark.slow),
-        pytest.param("weights @ v[b, group, : i + 1]", "weights @ k[b, group, : i + 1]", marks=pytest.mark.slow),
+        ("turn(q[b, h, i], i)", "turn(q[b, h, i], 0)"),
+        ("turn(row, j)", "turn(row, j + 1)"),
+        ("weights @ v[b, group, : i + 1]", "weights @ k[b, group, : i + 1]"),
         ("h * k.shape[1] // q.shape[1]", "h % k.shape[1]"),
     ],
 )

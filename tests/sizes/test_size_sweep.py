@@ -13,6 +13,7 @@ import qkv.size_sweep
 from qkv.cli.check import text_of
 from qkv.debugger import check
 from qkv.report import Report, Verdict, to_json
+from thinned import thinned
 
 Array = Any
 
@@ -108,10 +109,7 @@ WRONG: dict[Callable[..., Any], tuple[str, str | None]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "candidate",
-    [pytest.param(one, id=one.__name__, marks=[pytest.mark.slow] if one is rows_together else []) for one in WRONG],
-)
+@pytest.mark.parametrize("candidate", thinned(WRONG, 2, ids=lambda candidate: candidate.__name__))
 def test_the_rule_for_where_it_is_wrong_is_found(candidate: Callable[..., Any]) -> None:
     rule, fault = WRONG[candidate]
     report = check(candidate)
