@@ -226,6 +226,7 @@ def test_two_dumps_of_other_inputs_or_sizes(tmp_path: Path) -> None:
 # --- the command line -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_line(qkv_in_folder: Qkv, tmp_path: Path) -> None:
     write(tmp_path / "a.safetensors", {f"l0.{name}": array for name, array in tensors_of(run_of()).items()})
     write(tmp_path / "b.npz", tensors_of(faulty("scale-missing")))

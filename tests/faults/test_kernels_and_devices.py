@@ -252,6 +252,7 @@ def test_an_inverted_mask_hides_everything_where_it_should_hide_nothing() -> Non
     assert [named.id for named in report.faults] == ["mask-inverted"]
 
 
+@pytest.mark.slow
 def test_two_faults_of_the_mask_are_named_together() -> None:
     def both(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         i, j = seen_by(query, key)

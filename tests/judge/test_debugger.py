@@ -482,6 +482,7 @@ def test_inputs_that_are_changed_stand_beside_a_fault_of_the_numbers() -> None:
     assert [fault.id for fault in report.faults] == ["inputs-changed", "scale-missing"]
 
 
+@pytest.mark.slow
 def test_two_faults_are_named_in_one_report() -> None:
     def attention(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
         return attend(query, key, value, 1.0, 1)

@@ -144,6 +144,7 @@ def test_weights_that_are_masked_are_blamed_where_they_are(source, line, judged)
     assert report.line.code == line
 
 
+@pytest.mark.slow
 def test_a_row_that_hides_all_is_told_with_what_hides_it(changed, judged) -> None:
     source = """import torch
 

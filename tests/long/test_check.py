@@ -153,6 +153,7 @@ class Projecting(nn.Module):
         return self.out_proj(context.transpose(1, 2).reshape(batch, length, width))
 
 
+@pytest.mark.slow
 def test_a_module_is_judged_behind_its_output_projection() -> None:
     spec = {"num_heads": 4, "causal": True}
     assert qkv.check(Projecting(), spec, length=LENGTH).verdict == "right"

@@ -57,6 +57,7 @@ def test_float32_needs_no_second_look() -> None:
     assert not answer("float32", WINDOW + 1).rows([4000]).comparison.agrees
 
 
+@pytest.mark.slow
 def test_the_report_says_how_sure_it_is() -> None:
     def wide(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         at = torch.arange(query.shape[-2])

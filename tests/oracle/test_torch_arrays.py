@@ -16,7 +16,7 @@ from qkv.positions import Alibi, Rope
 from qkv.spec import AttentionSpec
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(drawn_specs(), drawn_calls())
 def test_torch_and_numpy_agree(spec: AttentionSpec, call: Call) -> None:
     inputs = call.inputs(spec)

@@ -121,6 +121,7 @@ all_context_vecs = attn_weights @ inputs
 """
 
 
+@pytest.mark.slow
 def test_a_script_is_mended(tmp_path: Path) -> None:
     file = file_in(tmp_path, SCRIPT.replace("\n", "\r\n"), "script.py")
     shown = qkv_in(tmp_path, "explain", "script.py")

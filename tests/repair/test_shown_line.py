@@ -77,6 +77,7 @@ def attention(q, k, v):
 """
 
 
+@pytest.mark.slow
 def test_a_line_that_cannot_be_watched_is_named_by_its_repair(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(LOOPS)

@@ -80,6 +80,7 @@ def test_what_is_said_of_a_script_to_no_effect_is_named(
     assert assumptions[0].startswith(idle)
 
 
+@pytest.mark.slow
 def test_what_has_no_effect_is_named_by_other_commands_too() -> None:
     script = str(HERE / "right" / "one_token.py")
     request = Request(script, {"causal": True})
