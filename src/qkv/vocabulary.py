@@ -57,3 +57,6 @@ DType = Literal["float64", "float32", "bfloat16", "float16"]
 
 MaskMeaning = Literal["keep", "hide", "additive"]
 """What a mask argument's entries mean: True = may attend, True = hidden, or a number added to the scores."""
+
+HIDDEN_BELOW = -1e4
+"""A score, or a number that is added to one, from which down nothing is left of a key's weight."""

@@ -9,7 +9,8 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from qkv.repair.code import Code, Edit, called, integer, number
+from qkv.adapters.syntax import called
+from qkv.repair.code import Code, Edit, integer, number
 from qkv.repair.search import Suspicion, changes
 
 SOURCE = '''\

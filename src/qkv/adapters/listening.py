@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from qkv.errors import CandidateError
-
-HIDDEN_BELOW = -1e4
-"""An added number from here down hides a key."""
+from qkv.vocabulary import HIDDEN_BELOW
 
 MOST_ENTRIES = 1 << 28
 """Weights that are kept of one run: 1 GiB of them."""

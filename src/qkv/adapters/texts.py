@@ -13,6 +13,7 @@ from qkv.adapters.choosing import speaks_of_attention, words_of
 from qkv.adapters.code_lines import code_lines
 from qkv.adapters.notebooks import cell_of, source_of_notebook
 from qkv.adapters.sources import parsed_file
+from qkv.adapters.syntax import called, names_in
 from qkv.adapters.targets import existing_file
 from qkv.errors import CandidateError
 
@@ -114,7 +115,7 @@ def is_script(tree: ast.Module) -> bool:
     Only the code is read. A definition counts where its name speaks of attention, where it takes a query, or where it
     makes products and the statements don't use it.
     """
-    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    used = names_in(tree)
     if any(_is_attention(node) or _is_left_to_others(node, used) for node in tree.body):
         return False
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -152,7 +153,4 @@ def _outside_definitions(node: ast.AST) -> Iterator[ast.AST]:
 def _is_product(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
         return True
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return name in _PRODUCTS
+    return called(node) in _PRODUCTS

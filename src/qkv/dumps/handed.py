@@ -13,10 +13,7 @@ from qkv.adapters.dump import Array
 from qkv.dumps.arrangements import Arrangement
 from qkv.dumps.tensors import Dump, Tensor
 from qkv.errors import CandidateError
-from qkv.vocabulary import MaskMeaning
-
-HIDDEN_BELOW = -1e4
-"""An added number from here down hides a key."""
+from qkv.vocabulary import HIDDEN_BELOW, MaskMeaning
 
 
 @dataclass(frozen=True)

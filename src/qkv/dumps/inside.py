@@ -9,11 +9,10 @@ import numpy as np
 
 from qkv.adapters.dump import INSIDE
 from qkv.comparison import DRAWS, EPSILON, FLOOR, MARGIN, Bools, Floats, rounded_run
-from qkv.dumps.handed import HIDDEN_BELOW
 from qkv.dumps.observed import DumpReading
 from qkv.oracle import Run
 from qkv.report import ProbeResult
-from qkv.vocabulary import Stage
+from qkv.vocabulary import HIDDEN_BELOW, Stage
 
 Getter = Callable[[Run], Floats]
 

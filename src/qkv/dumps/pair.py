@@ -13,7 +13,7 @@ from qkv.adapters.dump import INSIDE, dtype_named
 from qkv.adapters.messages import Facts
 from qkv.comparison import EPSILON, FLOOR, MARGIN, Bools, Floats
 from qkv.dumps.arrangements import Arrangement, arrangements
-from qkv.dumps.handed import HIDDEN_BELOW, Handed
+from qkv.dumps.handed import Handed
 from qkv.dumps.identity import identify_dump
 from qkv.dumps.inside import shaped
 from qkv.dumps.judging import DumpRequest, dump_of, judge_dump
@@ -25,6 +25,7 @@ from qkv.report import CandidateWords, Disagreement, ProbeResult, Report, RowPai
 from qkv.report.matrices import WORDS, Matrices, unlike
 from qkv.spec import differences
 from qkv.spread import describe_spread
+from qkv.vocabulary import HIDDEN_BELOW
 
 IN_ORDER = ("query", "key", "value", "mask", "padding", "documents", "bias", "sinks", "scale", *INSIDE, "output",
             "grad_output", "grad_query", "grad_key", "grad_value")  # fmt: skip

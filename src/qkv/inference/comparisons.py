@@ -10,7 +10,8 @@ import re
 from textwrap import dedent
 
 from qkv.adapters.names import call_role_of
-from qkv.inference.positions import Kind, Positions, called, names_in
+from qkv.adapters.syntax import called, names_in, parents_of
+from qkv.inference.positions import Kind, Positions
 
 _ORDERS = re.compile(r"(lt|le|lte|gt|ge|gte|less|less_equal|greater|greater_equal)_?")
 _LOWEST = re.compile(r"\binf\b|finfo|-\s*\d+(\.\d*)?e\+?\d|-\s*\d{4,}|neg|\bmin\b|lowest|mask_value", re.IGNORECASE)
@@ -39,7 +40,7 @@ def comparison_said(source: str) -> str | None:
 class _Comparisons:
     def __init__(self, tree: ast.AST) -> None:
         self.positions = Positions(tree)
-        self.above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self.above = parents_of(tree)
         self.loads: dict[str, list[ast.AST]] = {}
         self.followed: set[str] = set()
         arguments: set[str] = set()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from qkv.adapters.names import call_role_of
+from qkv.adapters.syntax import called, names_in
 
 Kind = Literal["query", "key", "row", "behind", "ahead", "length"]
 """Positions of queries or keys, or of either; how far keys are behind queries, or ahead; numbers that are no window."""
@@ -163,22 +164,12 @@ class Positions:
         return next(iter(kinds - {"row"})) if "row" in kinds and not kinds & {"behind", "ahead"} else None
 
 
-def names_in(node: ast.AST) -> set[str]:
-    """The names that an expression reads."""
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
 def _read_in(node: ast.AST) -> set[str]:
     """The same but for those of which only a size is read."""
     if _is_size(node):
         return set()
     own = {node.id} if isinstance(node, ast.Name) else set()
     return own.union(*(_read_in(child) for child in ast.iter_child_nodes(node)))
-
-
-def called(node: ast.Call) -> str:
-    """The last word of what is called: ``where`` of ``np.where``."""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _picking(at: ast.expr) -> set[str]:

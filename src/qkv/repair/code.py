@@ -10,11 +10,7 @@ import tokenize
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-NESTING = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Attribute, ast.Subscript, ast.Starred)
-"""Nodes whose parts have to be put into brackets where they are looser than the node itself."""
-
-LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda)
-"""Nodes that have to be put into brackets as a part of such a node."""
+from qkv.adapters.syntax import LOOSE, NESTING, parents_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -54,7 +50,7 @@ class Code:
         self.text = data[len(self._mark) :].decode(self._encoding)
         self.tree = ast.parse(self.text)
         self._lines = [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", self.text))]
-        self.parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        self.parents = parents_of(self.tree)
         self.newline = next(iter(re.findall(r"\r\n|\r|\n", self.text)), "\n")
         self.uses_torch = any(name.partition(".")[0] == "torch" for name in self._imported())
 
@@ -171,23 +167,6 @@ def is_loose(expression: str) -> bool:
         return isinstance(ast.parse(expression.strip(), mode="eval").body, LOOSE)
     except SyntaxError:
         return True
-
-
-def dotted(node: ast.AST) -> str:
-    """The name that an expression is: ``self.scale``, ``F.softmax``; empty where it is none."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        inner = dotted(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    return ""
-
-
-def called(node: ast.AST) -> str:
-    """The last name of what is called: ``softmax`` for ``F.softmax(x)`` and ``x.softmax()``; empty for no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
 
 
 def integer(node: ast.AST) -> int | None:

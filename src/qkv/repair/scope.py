@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from qkv.repair.code import Code, Function, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Code, Function
 
 TRIPLES = (
     ("query", "key", "value"),

@@ -6,6 +6,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from qkv.adapters.syntax import LOOSE, NESTING, called, parents_of
+
 SUMS = frozenset({"sum", "nansum", "logsumexp", "mean"})
 """What takes an axis away, and keeps it where that is asked for."""
 
@@ -34,7 +36,7 @@ def over_keys_in(code: str, ndim: int, *, is_torch: bool, told: str = "") -> str
     edits = [
         edit
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and _name(node) in SUMS | SOFTMAXES | {told}
+        if isinstance(node, ast.Call) and called(node) in SUMS | SOFTMAXES | {told}
         for edit in _over_keys(node, ndim, shaped=id(node) in shaped, is_torch=is_torch)
     ]
     return _edited(code, edits)
@@ -47,12 +49,8 @@ def _edited(code: str, edits: Sequence[_Edit]) -> str:
     return text.decode()
 
 
-def _name(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
 def _over_keys(node: ast.Call, ndim: int, *, shaped: bool, is_torch: bool) -> Iterator[_Edit]:
-    name = _name(node)
+    name = called(node)
     words = {keyword.arg or "": keyword.value for keyword in node.keywords}
     method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) not in _LIBRARIES
     axis = words.get("dim", words.get("axis", next(iter(node.args[0 if method else 1 :]), None)))
@@ -94,14 +92,14 @@ def with_code(code: str, old: str, new: str) -> tuple[str, int]:
     """
     try:
         tree, wanted = ast.parse(code), ast.unparse(ast.parse(old, mode="eval"))
-        loose = isinstance(ast.parse(new, mode="eval").body, _LOOSE)
+        loose = isinstance(ast.parse(new, mode="eval").body, LOOSE)
     except SyntaxError:
         return code, 0
-    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    above = parents_of(tree)
     same = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == wanted]
     edits = []
     for node in same:
-        inside = loose and isinstance(above[node], _NESTING) and not _is_bracketed(code.encode(), node)
+        inside = loose and isinstance(above[node], NESTING) and not _is_bracketed(code.encode(), node)
         edits.append((node.col_offset, node.end_col_offset or 0, f"({new})" if inside else new))
     return _edited(code, edits), len(edits)
 
@@ -113,10 +111,6 @@ def without_brackets(code: str) -> str:
     except SyntaxError:
         return code
     return code[1:-1] if code.startswith("(") and code.endswith(")") else code
-
-
-_LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Lambda)
-_NESTING = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Attribute, ast.Subscript)
 
 
 def _is_bracketed(code: bytes, node: ast.expr) -> bool:

@@ -10,15 +10,13 @@ from typing import Any, Literal
 import numpy as np
 
 from qkv.recognition.arrangement import REPEATED, arrangements, collapsed
+from qkv.vocabulary import HIDDEN_BELOW
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Kind = Literal["tokens", "matrix", "scores", "weights", "context", "mask"]
 
 CLOSE = 3e-5
 """Share of the largest entry by which equal values may differ: scripts compute in float32."""
-
-LOW = -1e4
-"""A score from which on down nothing is left of its weight."""
 
 MOST_PLACES = 4096
 """Rows of a known array that one of the script's is compared with."""
@@ -96,7 +94,7 @@ def close(left: Array, right: Array) -> bool:
         return True
     left, right = left.astype(float), right.astype(float)
     # Next to scores from which 1e9 was taken off, all others would look the same.
-    usual = np.isfinite(right) & (right > LOW)
+    usual = np.isfinite(right) & (right > HIDDEN_BELOW)
     scale = float(np.abs(right[usual]).max(initial=0.0)) if usual.any() else 0.0
     near = np.isclose(left, right, rtol=0, atol=CLOSE * scale + 1e-12, equal_nan=True)
     return bool((near | (~usual & np.isclose(left, right, rtol=CLOSE, equal_nan=True))).all())

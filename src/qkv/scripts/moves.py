@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from qkv.scripts.known import LOW, Array, Known, Sight, close
+from qkv.scripts.known import Array, Known, Sight, close
+from qkv.vocabulary import HIDDEN_BELOW
 
 
 def products(left: Known, right: Known) -> Iterator[Known]:
@@ -267,7 +268,7 @@ def _of_weights(sight: Sight, before: Array, after: Array, operation: str) -> Kn
         return _zeroed(sight, before, after)
     if close(again.reshape(-1)[index], after):
         return Known("weights", array=again, move="softmax", over="key", slip="softmax-twice", **made)
-    hidden = after <= LOW
+    hidden = after <= HIDDEN_BELOW
     if hidden.any() and close(before[~hidden], after[~hidden]):
         return _with_mask(sight, ~hidden, after, "", float(after[hidden][0]))
     scaled = _scaled(known, before, after)
@@ -305,8 +306,8 @@ def _masked(sight: Sight, before: Array, after: Array) -> Known | None:
         fill, move = float(added[0]), "mask-added"
     if fill is None or np.isnan(fill):
         return None
-    slip = "" if fill <= LOW else "masked-scores-zeroed" if fill == 0 else "mask-fill-too-small"
-    if move == "mask-added" and fill > LOW:
+    slip = "" if fill <= HIDDEN_BELOW else "masked-scores-zeroed" if fill == 0 else "mask-fill-too-small"
+    if move == "mask-added" and fill > HIDDEN_BELOW:
         slip = "mask-added-as-number"
     return _with_mask(sight, ~hidden, after, slip, fill, added=move == "mask-added")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from qkv.adapters.syntax import called
 from qkv.adapters.values import is_tensor
 from qkv.shapes.axes import Axes
 from qkv.shapes.clash import Clash, Operand, explain_clash
@@ -167,6 +168,5 @@ def _value(node: ast.expr, frame: FrameType) -> Any:
 
 def _is_pure(node: ast.AST, frame: FrameType) -> bool:
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return name in _PURE or _is_layer(_value(node.func, frame))
+        return called(node) in _PURE or _is_layer(_value(node.func, frame))
     return not isinstance(node, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom | ast.Lambda | ast.comprehension)

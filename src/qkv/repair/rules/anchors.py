@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from qkv.repair.code import Code, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Code
 
 PRODUCTS = ("matmul", "bmm", "einsum", "dot", "inner", "baddbmm", "mm")
 

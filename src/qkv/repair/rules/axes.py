@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from itertools import combinations
 
-from qkv.repair.code import Change, Code, called, integer
+from qkv.adapters.syntax import called
+from qkv.repair.code import Change, Code, integer
 
 AXES = (-1, -2, 1, 2, 3, 0, -3)
 """Axes to try, the likeliest first."""

@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, called
+from qkv.adapters.syntax import called
+from qkv.repair.code import Change, Code
 from qkv.repair.rules.anchors import scores_at
 from qkv.repair.scope import attributes, bound
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit
 
 KEPT = frozenset(["softmax", "masked_fill", "dropout", "Dropout", "super", "__init__", "view_as_complex"])
 """Calls that are in no attention by mistake."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted
+from qkv.adapters.syntax import called, dotted, names_in
+from qkv.repair.code import Change, Code, Edit
 from qkv.repair.scope import attributes, bound, is_layer, siblings, unused_attributes
 
 
@@ -24,7 +25,7 @@ def parameter(code: Code, node: ast.AST) -> Iterator[Change]:
     function, above = code.function_of(node), code.parents.get(node)
     if not isinstance(node, ast.expr) or not isinstance(function, ast.FunctionDef) or not _is_used(node, above):
         return
-    used = {inner.id for inner in ast.walk(function) if isinstance(inner, ast.Name)}
+    used = names_in(function)
     for one in function.args.args:
         if one.arg not in used and one.arg != "self":
             for op in ("@", "+"):
@@ -99,7 +100,7 @@ def function(code: Code, node: ast.AST) -> Iterator[Change]:
     """A function of the file that nothing calls, called where its arguments are at hand: ``q, k = rotate(q, k, …)``."""
     if not isinstance(node, ast.stmt) or code.function_of(node) is code.tree:
         return
-    used = {inner.id for inner in ast.walk(code.tree) if isinstance(inner, ast.Name)}
+    used = names_in(code.tree)
     names = bound(code, node)
     for one in code.tree.body:
         if isinstance(one, ast.FunctionDef) and one.name not in used:

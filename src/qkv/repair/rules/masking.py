@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted, is_loose, number
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit, is_loose, number
 from qkv.repair.rules.anchors import all_scores
 from qkv.repair.scope import attributes, bound, is_mask, is_named_mask, masks
 

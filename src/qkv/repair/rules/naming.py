@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, dotted
+from qkv.adapters.syntax import dotted
+from qkv.repair.code import Change, Code
 from qkv.repair.scope import AXIS_SIZE, attributes, bound, functions_around, is_size, names_of, siblings, sizes
 
 

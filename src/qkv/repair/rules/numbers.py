@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted, integer, number
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit, integer, number
 from qkv.repair.scope import AXIS_SIZE, is_size
 
 SMALLEST_KNOWN = 4

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, called, number
+from qkv.adapters.syntax import called
+from qkv.repair.code import Change, Code, number
 from qkv.repair.scope import is_mask
+from qkv.vocabulary import HIDDEN_BELOW
 
 SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Add: ("+", "-"),
@@ -19,9 +21,6 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.FloorDiv: ("//", "%"),
 }
 COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-LOW = -1e4
-"""A number that hides a score it is added to."""
-
 ORDERED = ("<", "<=", ">", ">=")
 
 
@@ -49,7 +48,7 @@ def _is_times(node: ast.AST) -> bool:
 def _hides(node: ast.BinOp) -> bool:
     """Whether a large negative number is added under a mask: taken away it would hide all others."""
     numbers = [number(inner) or 0.0 for inner in ast.walk(node.right) if isinstance(inner, ast.UnaryOp)]
-    return isinstance(node.op, ast.Add) and min(numbers, default=0.0) <= LOW
+    return isinstance(node.op, ast.Add) and min(numbers, default=0.0) <= HIDDEN_BELOW
 
 
 def compared(code: Code, node: ast.AST) -> Iterator[Change]:

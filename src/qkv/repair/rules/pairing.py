@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit
 
 Way = Callable[[Code, ast.AST], Edit | None]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from qkv.repair.code import Change, Code, Edit, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit
 from qkv.repair.scope import attributes, class_of
 
 SHORT = ("bfloat16", "float16", "half")

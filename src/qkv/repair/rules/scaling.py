@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from qkv.repair.code import Change, Code, called, dotted
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code
 from qkv.repair.rules.anchors import scores_at, weights_at
 from qkv.repair.scope import AXIS_SIZE, HEAD_SIZE, attributes, bound, is_size, sizes
 

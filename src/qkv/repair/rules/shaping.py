@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from itertools import combinations
 
-from qkv.repair.code import Change, Code, Edit, called, dotted, integer
+from qkv.adapters.syntax import called, dotted
+from qkv.repair.code import Change, Code, Edit, integer
 
 VIEWS = ("view", "reshape")
 ASIDE = ("flatten", "contiguous")
