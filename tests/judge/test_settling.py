@@ -384,3 +384,22 @@ def test_the_quick_probes_are_not_run_twice() -> None:
     assert names[: len(quick)] == quick
     assert len(set(names)) == len(names) > len(quick)
     assert {"ordinary", "again", "long", "one-token"} <= set(names)
+
+
+def test_only_what_names_its_arguments_so_is_called_a_function_of_query_key_and_value() -> None:
+    def area(width: Array, height: Array, depth: Array) -> Array:
+        return width * height + depth
+
+    def mixed(a: Array, b: Array, c: Array) -> Array:
+        return attend(a, b, c)
+
+    taken = "{} are query, key and value, by their places"
+    for asked, kind, said in (
+        (area, "function", taken.format("width, height and depth")),
+        (mixed, "function", taken.format("a, b and c")),
+        (attend, "function of query, key and value", None),
+    ):
+        report = check(asked)
+        assert report.candidate.kind == kind
+        assert [one for one in report.assumptions if "by their places" in one] == [said] * (said is not None)
+    assert check(mixed).verdict == "right"

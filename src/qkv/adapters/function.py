@@ -25,6 +25,8 @@ from qkv.oracle.chunks import newest
 from qkv.spec import AttentionSpec
 from qkv.vocabulary import Layout, MaskMeaning
 
+_CORE = ("query", "key", "value")
+
 
 @dataclass
 class FunctionReading:
@@ -80,6 +82,9 @@ class FunctionReading:
     def assumptions(self) -> list[str]:
         """How it was read, in sentences."""
         said = [f"arrays are {self.layout} ({_spelled(self.layout)})"]
+        if not Signature.of(self.facts.call).has(*_CORE):
+            first, second, third = (self.signature.roles[role].name for role in _CORE)
+            said.insert(0, f"{first}, {second} and {third} are query, key and value, by their places")
         if self.step > 1:
             said.append(f"it takes lengths that are multiples of {self.step} only: other lengths were not tried")
         if not self.free_width:
@@ -188,7 +193,7 @@ def function_readings(
 def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:
     """The signature of a function of query, key and value; by place where the names don't say it."""
     signature = Signature.of(facts.call, extra)
-    if signature.has("query", "key", "value"):
+    if signature.has(*_CORE):
         return signature
     required = [argument for argument in facts.call if argument.required and argument.kind in ("positional", "either")]
     if len(required) < 3:
@@ -198,7 +203,7 @@ def qkv_signature(facts: Facts, extra: dict[str, Any]) -> Signature:
             hint="name the arguments query, key, value (or q, k, v), or x with w_q, w_k, w_v",
         )
     roles = {role: argument for role, argument in signature.roles.items() if argument not in required[:3]}
-    roles |= dict(zip(("query", "key", "value"), required, strict=False))
+    roles |= dict(zip(_CORE, required, strict=False))
     return replace(signature, roles=roles)
 
 

@@ -49,14 +49,19 @@ class Conventions:
 TOKEN_LAYOUTS = ("BTE", "TBE", "TE")
 
 
+OF_TOKENS = frozenset({"module", "function of x and weights"})
+"""Kinds of candidates that are given tokens, and no query, key and value."""
+
+
 def kind_of(facts: Facts) -> str:
-    """``module``, ``function of query, key and value`` or ``function of x and weights``."""
+    """``module``, ``function of query, key and value``, ``function of x and weights``, or any other ``function``."""
     signature = Signature.of(facts.call)
-    core = not facts.arrays and signature.has("query", "key", "value")
-    if facts.what != "function" and not (facts.what == "object" and core):
+    named = signature.has("query", "key", "value")
+    if facts.what != "function" and not (facts.what == "object" and named and not facts.arrays):
         return "module"
-    takes_weights = signature.has("w_q") or signature.has("w_qkv")
-    return "function of x and weights" if takes_weights else "function of query, key and value"
+    if signature.has("w_q") or signature.has("w_qkv"):
+        return "function of x and weights"
+    return "function of query, key and value" if named else "function"
 
 
 def constructions(
@@ -114,7 +119,7 @@ def readings(
     kind = kind_of(facts)
     _check_conventions(kind, facts, said)
     extra = dict(said.call)
-    if kind == "function of query, key and value":
+    if kind not in OF_TOKENS:
         yield from _functions(caller, facts, spec, said, stated)
     elif kind == "function of x and weights":
         for square in (False, True):
@@ -265,7 +270,7 @@ def _check_conventions(kind: str, facts: Facts, said: Conventions) -> None:
     Raises:
         CandidateError: it has none.
     """
-    of_tokens = kind != "function of query, key and value"
+    of_tokens = kind in OF_TOKENS
     if said.layout and (said.layout in TOKEN_LAYOUTS) != of_tokens:
         known = TOKEN_LAYOUTS if of_tokens else get_args(Layout)
         raise CandidateError(

@@ -13,7 +13,7 @@ from qkv.adapters.construction import Construction
 from qkv.adapters.function import function_readings
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.module import TokensReading
-from qkv.adapters.opening import Conventions, as_built, fitting_constructions, kind_of, readings
+from qkv.adapters.opening import OF_TOKENS, Conventions, as_built, fitting_constructions, kind_of, readings
 from qkv.errors import CandidateError
 from qkv.identification.box import Box, FunctionBox, Reading, Sizes
 from qkv.identification.module_box import module_box
@@ -99,7 +99,7 @@ def _boxes(
     for construction in fitting_constructions(host, facts, meant.spec, said, meant.stated):
         ready = facts if construction is None else as_built(host.build(construction.kwargs), construction)
         caller, meant = Caller(host, ready.framework), sizes_of(ready)
-        if kind_of(ready) == "function of query, key and value":
+        if kind_of(ready) not in OF_TOKENS:
             yield from ((box, construction) for box in functions(caller, ready, meant.given, said))
             continue
         for reading in readings(caller, ready, construction, meant.spec, said, meant.stated):

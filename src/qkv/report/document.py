@@ -51,7 +51,8 @@ class CandidateWords:
         name: its name.
         file: its file; empty for an object.
         line: first line of its definition, or 0.
-        kind: ``module``, ``function of query, key and value`` or ``function of x and weights``.
+        kind: ``module``, ``function of query, key and value``, ``function of x and weights``,
+            ``function``, ``script``, ``notebook``.
         framework: ``torch`` or ``numpy``.
         dtype: the precision it was run in.
     """
