@@ -14,7 +14,8 @@ from qkv.vocabulary import Stage
 def other_end(frontier: Frontier, number: int) -> int | None:
     """What might be changed in the place of an operation: what made what it groups, its mask, or scaled before.
 
-    Of a softmax that gets a row in which all is hidden, it is what hides.
+    Of a softmax that gets a row in which all is hidden, it is what hides; of scores that are multiplied by 1, what
+    makes the query, since who writes that 1 may have meant to scale there.
     """
     operation, operands = frontier.operation(number), frontier.sighted(number)
     if operation.name in GROUPING and operands:
@@ -32,7 +33,22 @@ def other_end(frontier: Frontier, number: int) -> int | None:
         for value, sight in operands:
             if sight.factor != 1.0 and sight.right:
                 return frontier.origin(value, lambda maker: _scaled(frontier, maker))
+        if scales_by_one(frontier, number):
+            return next((one for one in sorted(frontier.slice) if _makes_the_query(frontier, one)), None)
     return None
+
+
+def scales_by_one(frontier: Frontier, number: int) -> bool:
+    """Whether an operation multiplies scores, or divides them, by the number 1."""
+    operation = frontier.operation(number)
+    numbers = operation.arguments if operation.name in ("mul", "div") else [operation.keywords.get("scale")]
+    scores = any(sight.of in ("attn_scores", "query") for _, sight in frontier.sighted(number))
+    return scores and any(isinstance(one, float) and one == 1.0 for one in numbers)
+
+
+def _makes_the_query(frontier: Frontier, number: int) -> bool:
+    sight = frontier.sight_of(frontier.operation(number).results)
+    return sight is not None and sight.of == "query"
 
 
 def _scaled(frontier: Frontier, number: int) -> int | None:

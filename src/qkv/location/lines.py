@@ -11,6 +11,7 @@ from qkv.location.blaming import Blame
 from qkv.location.bounds import right_with_another
 from qkv.location.calls import called_wrongly
 from qkv.location.conditions import not_reached, replaced
+from qkv.location.ends import scales_by_one
 from qkv.location.frontier import Frontier
 from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, WRAPPING
 from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
@@ -26,6 +27,7 @@ from qkv.location.numbers import (
     written_elsewhere,
     wrong_settings,
 )
+from qkv.location.settings import never_read
 from qkv.location.source import Source, read
 from qkv.masks import SlidingWindow
 from qkv.oracle import Run
@@ -100,7 +102,8 @@ def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> i
     if blamed.before is not None and frontier.operation(blamed.operation).name in GROUPING:
         before = frontier.beside(blamed.before, blamed.operation)  # what was handed on is laid out here
     if before is not None and before.file == place.file:
-        return source.line_of(before, None)
+        one = frontier.stage == Stage.SCALE and scales_by_one(frontier, blamed.operation)
+        return None if one and not never_read(source, before, "scale") else source.line_of(before, None)
     if blamed.skipped == Stage.OUTPUT:
         return source.return_behind(place)
     return None if blamed.skipped is None else source.used_behind(place, _used_at(frontier, blamed))
@@ -263,6 +266,8 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
     if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
         return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
     if blamed.before is not None and until is not None:
+        if scales_by_one(frontier, blamed.operation):
+            return f"line {line} says to scale by 1, and the query of line {until} isn't scaled either: change one{agree}"
         return f"line {line} is given the right numbers by line {until}, {_unfit(frontier, blamed)}{agree}"
     if agree:
         return f"what it is given is right, and from here on the numbers are those of the fault{agree}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterator
 
 from qkv.location.blaming import Blame
-from qkv.location.ends import other_end
+from qkv.location.ends import other_end, scales_by_one
 from qkv.location.frontier import Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING
 from qkv.location.masking import hides_nothing, part_of_a_mask, unturned, unused_part
@@ -34,6 +34,9 @@ def left_out(frontier: Frontier, suspect: Suspect, stage: Stage) -> Blame | None
     part = part_of_a_mask(frontier) if stage == Stage.MASK else None
     if part is not None:
         return Blame(part[0], confirmed=True, skipped=stage, used_by=part[1])
+    by_one = _by_one(frontier, suspect) if stage == Stage.SCALE else None
+    if by_one is not None:
+        return Blame(by_one, confirmed=True, before=other_end(frontier, by_one))
     behind = _furthest_behind(frontier, suspect, stage)
     maker = None if behind is None else _first_like(frontier, *behind)
     if maker is None:
@@ -55,6 +58,12 @@ def capped_unscaled(frontier: Frontier, suspect: Suspect) -> Blame | None:
         if maker is not None:
             return Blame(maker, False, skipped=Stage.SCALE, used_by=suspect.operation)
     return None
+
+
+def _by_one(frontier: Frontier, suspect: Suspect) -> int | None:
+    """What multiplies the scores of a suspect by 1 instead of scaling them; None where nothing does."""
+    behind = frontier.flow.behind([value for value, _ in frontier.sighted(suspect.operation)])
+    return next((one for one in sorted(behind) if scales_by_one(frontier, one)), None)
 
 
 def _furthest_behind(frontier: Frontier, suspect: Suspect, stage: Stage) -> tuple[int, Sight] | None:

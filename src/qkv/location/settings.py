@@ -60,6 +60,15 @@ def _defaults(function: ast.FunctionDef, name: str) -> set[int]:
     }
 
 
+def never_read(source: Source, place: Place, role: str) -> str:
+    """The name of a role that the class or function around a place sets and nothing there reads; empty for none."""
+    around = source.around(place)[:1] or [source.tree]
+    names = [node for node in ast.walk(around[0]) if isinstance(node, ast.Name | ast.Attribute)]
+    read = {ast.unparse(node) for node in names if isinstance(node.ctx, ast.Load)}
+    unread = (ast.unparse(node) for node in names if isinstance(node.ctx, ast.Store))
+    return next((name for name in unread if name not in read and role_of(name.rpartition(".")[2]) == role), "")
+
+
 def arguments_of(function: ast.FunctionDef) -> set[str]:
     """The names of a function's arguments."""
     return {one.arg for one in [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]}
