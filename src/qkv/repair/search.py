@@ -78,17 +78,17 @@ def _parses(source: bytes) -> bool:
     return True
 
 
-def changes(code: Code, suspicion: Suspicion) -> Iterator[Change]:
-    """Every change that the rules suggest, the likeliest first."""
+def changes(code: Code, suspicion: Suspicion, rules: Sequence[Rule] = RULES) -> Iterator[Change]:
+    """Every change that rules suggest, the likeliest first."""
     words = {word for fault in suspicion.faults for word in fault.split("-")}
     nodes = _nodes(code, suspicion)
-    likely = sorted((rule for rule in RULES if rule.about & words), key=lambda rule: -len(rule.about & words))
-    others = [rule for rule in RULES if not rule.about & words]
+    likely = sorted((rule for rule in rules if rule.about & words), key=lambda rule: -len(rule.about & words))
+    others = [rule for rule in rules if not rule.about & words]
     on_line = [node for node in nodes if _is_on(code, node, suspicion.line)]
     whole = not ONE_CONDITION_TOO_MANY.isdisjoint(suspicion.faults)
     conditions = [code.span(node) for node in nodes if isinstance(node, ast.Compare)] if whole else []
-    for rules, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
-        found = _in_rounds([_of_rule(code, rule, places) for rule in rules])
+    for some, places in ((likely, on_line), (likely, nodes), (others, on_line), (others, nodes)):
+        found = _in_rounds([_of_rule(code, rule, places) for rule in some])
         yield from (change for change in found if not _within(conditions, change))
 
 

@@ -66,8 +66,8 @@ def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
     if query.shape[-1] != key.shape[-1] or got.shape != (*query.shape[:-1], value.shape[-1]):
         return None
     spec = AttentionSpec(
-        num_heads=query.shape[1], head_dim=query.shape[-1], value_dim=value.shape[-1], out_proj=False,
-        scale=factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
+        num_heads=query.shape[1], num_kv_heads=key.shape[1], head_dim=query.shape[-1], value_dim=value.shape[-1],
+        out_proj=False, scale=factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
     )  # fmt: skip
     inputs = Inputs(query=query, key=key, value=value)
     if mix.visible is not None and not causal:

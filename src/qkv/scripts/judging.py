@@ -10,10 +10,11 @@ from qkv.scripts import naming
 from qkv.scripts.findings import Finding
 from qkv.scripts.fused import FUSED
 from qkv.scripts.lacking import without_context
-from qkv.scripts.lists import answer_of
+from qkv.scripts.lists import CONTEXT, answer_of
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
-from qkv.scripts.reading import Reading
+from qkv.scripts.possible import PRODUCTS
+from qkv.scripts.reading import Reading, refs
 from qkv.scripts.sides import biases, crossed, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
 from qkv.scripts.unused import blamed_on_use
@@ -29,14 +30,18 @@ class Judgement:
         mixes: every product of weights and values.
         findings: all that is wrong, in the order of the lines.
         assumptions: what was taken for granted.
+        worth: what was compared at the end, where that is all that is known.
         open: why it can't be said whether the rest is right; empty where it is.
+        line: the line that this is said of; 0 for none.
         hint: what to type next, where that is so.
     """
 
     mixes: list[Mix]
     findings: list[Finding] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    worth: list[str] = field(default_factory=list)
     open: str = ""
+    line: int = 0
     hint: str = "to have a function or a class judged, name it: qkv check FILE.py:NAME"
 
 
@@ -50,7 +55,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
         findings += scale(mix, text.source, judgement.assumptions)
         findings += masking(mix, judgement.mixes, judgement.assumptions, text)
         judgement.findings += (blamed_on_use(mix, finding, live) for finding in findings)
-    judgement.findings += crossed(reading)
+    judgement.findings = _with_crossed(reading, judgement.findings)
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
     judgement.findings = _first_of_each(reading, judgement.findings)
@@ -62,12 +67,43 @@ def judged(reading: Reading, text: Text) -> Judgement:
         judgement.open = "its arrays are too many or too large to be followed; run it with fewer tokens"
     elif not judgement.mixes:
         _by_lists(judgement, reading, text)
+    elif not judgement.findings and (unlike := next(_unlike(reading), None)):
+        judgement.open, judgement.line = unlike
     elif fused is not None and not judgement.findings:
         judgement.open = f"what {fused.name} made of its arguments could not be followed"
     elif unknown and not judgement.findings:
         name = reading.name_of(unknown[0].weights) or "its weights"
         judgement.open = f"how {name} was made of the scores is not known, though its rows sum to one"
     return judgement
+
+
+def _unlike(reading: Reading) -> Iterator[tuple[str, int]]:
+    """Why what is made of weights and values is none of their mixes, and the line: a product, or what is called one."""
+    sum_of = "the sum of all values, each times its weight"
+    for number, operation in enumerate(reading.operations):
+        if operation.name in PRODUCTS and operation.results[0] not in reading.sights:
+            given = {reading.sights[value].known.kind for value in refs(operation.arguments) if value in reading.sights}
+            if given == {"weights", "tokens"}:
+                yield (
+                    f"{reading.code(number)} multiplies weights by tokens, and is not {sum_of}",
+                    reading.line_of(number),
+                )
+    for name, value in {binding.name: binding.value for binding in reading.run.bound}.items():
+        sight = reading.sights.get(value)
+        if not CONTEXT & set(naming.words(name)) or (sight is not None and sight.known.kind == "context"):
+            continue
+        above = reading.with_all_above(reading.parents.get(value, ()))
+        kinds = {reading.sights[one].known.kind for one in above if one in reading.sights}
+        if {"weights", "tokens"} <= kinds and "context" not in kinds:
+            yield f"{name} is made of weights and values, and is not {sum_of}", reading.line(value)
+
+
+def _with_crossed(reading: Reading, findings: list[Finding]) -> list[Finding]:
+    """The findings and those of crossed heads: heads that are taken in turn by some of them only are not so at all."""
+    heads = list(crossed(reading))
+    places = {reading.place(one.operation) for one in heads}
+    kept = [one for one in findings if one.fault != "kv-heads-tiled" or reading.place(one.operation) not in places]
+    return kept + heads
 
 
 def _first_of_each(reading: Reading, findings: list[Finding]) -> list[Finding]:
@@ -94,7 +130,7 @@ def _by_lists(judgement: Judgement, reading: Reading, text: Text) -> None:
     if answer.fault is None:
         of = "" if answer.token is None else f" for token {answer.token}"
         said = f"{answer.name} was held against what an attention makes of {given}{of}: it is equal"
-        judgement.assumptions.insert(0, said)
+        judgement.worth.append(said)
         return
     fault, note = answer.fault.fault, f" ({answer.fault.note})" if answer.fault.note else ""
     said = f"{answer.name} has the numbers that this fault makes of {given}{note}; the line can't be told"

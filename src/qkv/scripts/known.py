@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import Any, Literal
@@ -96,8 +97,12 @@ def close(left: Array, right: Array) -> bool:
     # Next to scores from which 1e9 was taken off, all others would look the same.
     usual = np.isfinite(right) & (right > HIDDEN_BELOW)
     scale = float(np.abs(right[usual]).max(initial=0.0)) if usual.any() else 0.0
+    with np.errstate(invalid="ignore"):
+        if not (np.abs(left - right)[usual] <= CLOSE * scale + 1e-12).all():
+            return False
+    left, right = left[~usual], right[~usual]
     near = np.isclose(left, right, rtol=0, atol=CLOSE * scale + 1e-12, equal_nan=True)
-    return bool((near | (~usual & np.isclose(left, right, rtol=CLOSE, equal_nan=True))).all())
+    return bool((near | np.isclose(left, right, rtol=CLOSE, equal_nan=True)).all())
 
 
 def sight_of(array: Array, known: Known, likely: Sequence[int] = ()) -> Sight | None:
@@ -110,21 +115,35 @@ def sight_of(array: Array, known: Known, likely: Sequence[int] = ()) -> Sight | 
         known: where.
         likely: tokens that are looked at first: a word that comes twice in a sentence has the same numbers twice.
     """
+    return next(sights_of(array, [known], likely), None)
+
+
+def sights_of(array: Array, knowns: Iterable[Known], likely: Sequence[int] = ()) -> Iterator[Sight]:
+    """Where an array stands in each of some known ones, as in `sight_of`; those in which it doesn't are left out."""
     if array.size < 2 or array.dtype.kind not in "fiub":
-        return None
+        return
     small, kept = collapsed(array)
-    if small.ndim == 0:
-        return None
+    for known in knowns if small.ndim else ():
+        found = _place_of(small, known, likely)
+        if found is not None:
+            fixed, index, names = found
+            own = np.broadcast_to(index.reshape(_spread(array.ndim, kept, small.shape)), array.shape)
+            by_axis = dict(zip(kept, names, strict=True))
+            yield Sight(known, tuple(by_axis.get(axis, REPEATED) for axis in range(array.ndim)), fixed, own)
+
+
+def _place_of(
+    small: Array, known: Known, likely: Sequence[int]
+) -> tuple[dict[str, int], Array, tuple[str, ...]] | None:
+    """Which places of a known array are fixed where another one stands in it, its entries there, and its axes."""
     for fixed in _fixings(known, small.size, likely):
         place = tuple(fixed.get(axis, slice(None)) for axis in known.axes)
         axes = tuple(axis for axis in known.axes if axis not in fixed)
         part = known.array[place]
-        flat = np.arange(known.array.size).reshape(known.array.shape)[place].reshape(-1)
         for index, names in arrangements(part.shape, axes, small.shape):
             if close(part.reshape(-1)[index], small):
-                own = np.broadcast_to(flat[index].reshape(_spread(array.ndim, kept, small.shape)), array.shape)
-                by_axis = dict(zip(kept, names, strict=True))
-                return Sight(known, tuple(by_axis.get(axis, REPEATED) for axis in range(array.ndim)), fixed, own)
+                flat = np.arange(known.array.size).reshape(known.array.shape)[place].reshape(-1)
+                return fixed, flat[index], names
     return None
 
 
@@ -139,7 +158,7 @@ def _fixings(known: Known, size: int, likely: Sequence[int]) -> Iterator[dict[st
     for number in range(len(known.axes)):
         for axes in combinations(range(len(known.axes)), number):
             sizes = [known.array.shape[axis] for axis in axes]
-            if known.array.size // max(int(np.prod(sizes)), 1) != size:
+            if known.array.size // max(math.prod(sizes), 1) != size:
                 continue
             first = [likely if known.axes[axis] in ("token", "query") else () for axis in axes]
             for place in product(*(_places(*one) for one in zip(sizes, first, strict=True))):

@@ -29,6 +29,9 @@ CONTEXT = {"context", "contexts", "ctx", "output", "outputs", "out", "attended",
 MOST_DIAGNOSED = 4
 """Ways that a fault is sought in, those of a token first whose query stands in a variable of its own."""
 
+OF_SEVERAL = frozenset({"softmax-over-heads-or-batch"})
+"""Faults of several heads or sequences: in lists there is one, of which nobody can mistake the axis."""
+
 LONGEST = 64
 """Tokens: beyond, nobody computes with lists."""
 
@@ -87,7 +90,7 @@ def answer_of(variables: Mapping[str, Array], causal: bool) -> Answer | None:
     tried.sort(key=lambda one: not any(np.array_equal(one[0].inputs.query[0, 0, 0], row) for row in alone))  # type: ignore[index]
     for way, observation in tried[:MOST_DIAGNOSED]:
         best = diagnose([observation], pairs=False).best
-        if best is not None:
+        if best is not None and best.variants[0].fault.id not in OF_SEVERAL:
             return Answer(name, way.given, way.token, best.variants[0])
     return None
 

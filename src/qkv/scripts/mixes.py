@@ -162,7 +162,10 @@ class Mix:
             return self.operation
         reading = self.reading
         steps = [value for value in self._above if value in reading.sights and reading.sights[value].known is step]
-        return min((reading.made_by[value] for value in steps if value in reading.made_by), default=step.made)
+        made = min((reading.made_by[value] for value in steps if value in reading.made_by), default=step.made)
+        place = self.path.index(step) if step in self.path else 0
+        # Numbers that are scaled before they are put together make no array of their own.
+        return self.made(self.path[place - 1]) if made < 0 and place else made
 
     def uses(self, step: Known) -> list[int]:
         """The operations that take a step of this mix on to the next one, in their order."""

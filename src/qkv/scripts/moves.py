@@ -31,29 +31,41 @@ def products(left: Known, right: Known) -> Iterator[Known]:
 
 
 def _scores(left: Known, right: Known) -> Iterator[Known]:
-    lead = left.axes[:-2]
-    if not _led_alike(left, right):
-        return
-    one, other = left.array, right.array
-    axes = (*lead, "query", "key")
-    if one.shape[-1] == other.shape[-1]:
-        yield Known("scores", axes, one @ other.swapaxes(-1, -2), "product", (left, right))
-        if one.shape[-2] == other.shape[-2]:
+    lead, one = left.axes[:-2], left.array
+    for other, slip in _for_heads_of(left, right):
+        made: dict[str, Any] = {"move": "product", "sources": (left, right)}
+        axes = (*lead, "query", "key")
+        if one.shape[-1] == other.shape[-1]:
+            yield Known("scores", axes, one @ other.swapaxes(-1, -2), slip=slip, **made)
+        if slip:
+            continue
+        if one.shape[-1] == other.shape[-1] and one.shape[-2] == other.shape[-2]:
             across = one.swapaxes(-1, -2) @ other
-            yield Known(
-                "scores", (*lead, "channel", "channel'"), across, "product", (left, right), "scores-of-channels"
-            )
-    if one.shape[-1] == other.shape[-2]:
-        yield Known("scores", axes, one @ other, "product", (left, right), "transpose-forgotten")
-    if one.shape == other.swapaxes(-1, -2).shape:
-        yield Known("scores", axes, one * other.swapaxes(-1, -2), "product", (left, right), "elementwise")
-    if one.shape == other.shape:
-        yield Known("scores", (*lead, "query", "channel"), one * other, "product", (left, right), "elementwise")
+            yield Known("scores", (*lead, "channel", "channel'"), across, slip="scores-of-channels", **made)
+        if one.shape[-1] == other.shape[-2]:
+            yield Known("scores", axes, one @ other, slip="transpose-forgotten", **made)
+        if one.shape == other.swapaxes(-1, -2).shape:
+            yield Known("scores", axes, one * other.swapaxes(-1, -2), slip="elementwise", **made)
+        if one.shape == other.shape:
+            yield Known("scores", (*lead, "query", "channel"), one * other, slip="elementwise", **made)
 
 
-def _led_alike(left: Known, right: Known) -> bool:
-    """Whether two arrays have the same sequences and heads."""
-    return left.axes[:-2] == right.axes[:-2] and left.array.shape[:-2] == right.array.shape[:-2]
+def _for_heads_of(left: Known, right: Known) -> Iterator[tuple[Array, str]]:
+    """The right one of two arrays with as many heads as the left one, which may share them; and the slip in that.
+
+    Nothing where they differ in more than that.
+    """
+    if left.axes[:-2] != right.axes[:-2]:
+        return
+    sizes, few = left.array.shape[:-2], right.array.shape[:-2]
+    if sizes == few:
+        yield right.array, ""
+    elif "head" in left.axes:
+        at = left.axes.index("head")
+        group, rest = divmod(sizes[at], few[at])
+        if group and not rest and sizes[:at] == few[:at]:
+            yield np.repeat(right.array, group, at), ""
+            yield np.concatenate([right.array] * group, at), "kv-heads-tiled"
 
 
 def scaled_by_number(scores: Known, dim: int) -> Iterator[Known]:
@@ -63,24 +75,27 @@ def scaled_by_number(scores: Known, dim: int) -> Iterator[Known]:
 
 
 def _mixes(weights: Known, value: Known, slip: str) -> Iterator[Known]:
-    if not _led_alike(weights, value):
-        return
+    for array, tiled in _for_heads_of(weights, value):
+        if not (tiled and slip):
+            yield from _mixed(weights, value, array, slip or tiled)
+
+
+def _mixed(weights: Known, value: Known, array: Array, slip: str) -> Iterator[Known]:
+    """What weights and values may make, given the values with as many heads as the weights."""
     rows, columns = weights.array, weights.array.swapaxes(-1, -2)
     channel = value.axes[-1]
+    made: dict[str, Any] = {"move": "mix", "sources": (weights, value)}
     with np.errstate(all="ignore"):
         for over, matrix in (("key", rows), ("query", columns)):
-            if matrix.shape[-1] == value.array.shape[-2]:
+            if matrix.shape[-1] == array.shape[-2]:
                 axes = (*weights.axes[:-2], "query", channel)
-                yield Known("context", axes, matrix @ value.array, "mix", (weights, value), slip, over=over)
+                yield Known("context", axes, matrix @ array, slip=slip, over=over, **made)
         for over, matrix in (("key", rows), ("query", columns)):
-            if matrix.shape[-1] == value.array.shape[-1] == value.array.shape[-2]:
+            if matrix.shape[-1] == array.shape[-1] == array.shape[-2]:
                 axes = (*weights.axes[:-2], "query", "token")
-                turned = value.array.swapaxes(-1, -2)
-                yield Known("context", axes, matrix @ turned, "mix", (weights, value), "value-turned", over=over)
-        if rows.shape == value.array.shape:
-            yield Known(
-                "context", value.axes, rows * value.array, "mix", (weights, value), "elementwise-mix", over="key"
-            )
+                yield Known("context", axes, matrix @ array.swapaxes(-1, -2), slip="value-turned", over=over, **made)
+        if rows.shape == array.shape:
+            yield Known("context", value.axes, rows * array, slip="elementwise-mix", over="key", **made)
 
 
 def _projected(tokens: Known, matrix: Known) -> Iterator[Known]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -75,7 +75,11 @@ class Reading:
 
     def above(self, operation: int) -> list[int]:
         """The arrays that an operation was given, and those that these were made of, the nearest first."""
-        found, pending = dict[int, None](), deque(refs(self.operations[operation].arguments))
+        return self.with_all_above(refs(self.operations[operation].arguments))
+
+    def with_all_above(self, values: Iterable[int]) -> list[int]:
+        """Some arrays and those that they were made of, the nearest first."""
+        found, pending = dict[int, None](), deque(values)
         while pending:
             value = pending.popleft()
             if value not in found:

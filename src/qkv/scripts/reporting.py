@@ -89,7 +89,7 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
     judgement = judged(reading, text)
     report = _report(text, run, reading, judgement, repeat)
     findings = judgement.findings
-    line = line_of(reading, findings[0]) if findings else run.line if run.error else 0
+    line = line_of(reading, findings[0]) if findings else run.line if run.error else judgement.line
     return Explained(
         report,
         lines_of(text, reading, findings),
@@ -168,7 +168,7 @@ def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, 
             "a context vector differs from the one that is computed alone, one token at a time, and no reason was found"
         )
         return Report(Verdict.UNDECIDED, why=why, **base)
-    base["assumptions"] = [*_worth(compared), *base["assumptions"]]
+    base["assumptions"] = [*judgement.worth, *_worth(compared), *base["assumptions"]]
     return Report(Verdict.RIGHT, spread="every row is right", **base)
 
 

@@ -90,13 +90,17 @@ def crossed(reading: Reading) -> Iterator[Finding]:
             continue
         left, right = given
         kinds = left.known.kind, right.known.kind
-        heads = [sight.fixed.get("head") for sight in given]
+        heads = [sight.fixed.get("head", -1) for sight in given]
         counts = [_heads(sight.known) for sight in given]
-        if kinds not in _PAIRS or None in heads or heads[0] == heads[1] or counts[0] != counts[1]:
+        if kinds not in _PAIRS or -1 in heads or counts[0] % counts[1]:
+            continue
+        meant = heads[0] // (counts[0] // counts[1])
+        if heads[1] == meant:
             continue
         what = _PAIRS[kinds]
-        said = f"the {what[0]} of head {heads[0]} meet the {what[1]} of head {heads[1]}: each head has its own"
-        yield Finding("kv-head-divisor", number, said, f"{reading.code(number)}   # both of one head")
+        own = "each head has its own" if counts[0] == counts[1] else f"head {meant} is the one that it shares"
+        said = f"the {what[0]} of head {heads[0]} meet the {what[1]} of head {heads[1]}: {own}"
+        yield Finding("kv-head-divisor", number, said, f"{reading.code(number)}   # of head {meant}")
 
 
 _PAIRS = {("weights", "tokens"): ("weights", "values"), ("tokens", "tokens"): ("queries", "keys")}

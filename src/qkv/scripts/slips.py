@@ -114,6 +114,14 @@ _OWN = (
         "x_2 = inputs[1]",
     ),
     Slip(
+        "other-index",
+        "mix",
+        "an index of a loop stands in the place of another one",
+        "Each number that a loop makes belongs to one query and one key, or to one head: what it is made of must be "
+        "theirs.",
+        "context[i] += attn_weights[i, j] * values[j]",
+    ),
+    Slip(
         "compared-with-other-token",
         "mix",
         "two different tokens' context vectors are compared",

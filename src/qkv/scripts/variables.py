@@ -193,14 +193,7 @@ def _ordinal(number: int) -> str:
 
 
 def _above(reading: Reading, value: int) -> set[int]:
-    above: set[int] = set()
-    pending = list(reading.parents.get(value, []))
-    while pending:
-        one = pending.pop()
-        if one not in above:
-            above.add(one)
-            pending += reading.parents.get(one, [])
-    return above
+    return set(reading.with_all_above(reading.parents.get(value, ())))
 
 
 def _compared(reading: Reading) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from qkv.adapters.messages import ScriptRun
 from qkv.adapters.recording import Operation
 from qkv.scripts import naming
 from qkv.scripts.fused import FUSED
-from qkv.scripts.known import CLOSE, Kind, Known, Sight, close, sight_of
+from qkv.scripts.known import CLOSE, Kind, Known, Sight, close, sight_of, sights_of
 from qkv.scripts.possible import PRODUCTS, VIEWS, in_own_order, possible
 from qkv.scripts.reading import Reading, names_of, refs
 
@@ -114,10 +114,9 @@ class _Reader:
         likely = [*self._chosen(operation), *(at for root in roots if (at := self.sights[root].token) is not None)]
         new = (replace(known, made=number) for known in possible(self.reading, operation, value, roots))
         # A product makes something new, even where its numbers are those of a factor.
-        for known in chain(new, same) if name in PRODUCTS else chain(same, new):
-            sight = sight_of(array, known, likely)
-            if sight is not None and not any("*" in axis and " part" in axis for axis in sight.axes):
-                return replace(sight, known=self._same(known))  # no axis that takes up parts of others
+        for sight in sights_of(array, chain(new, same) if name in PRODUCTS else chain(same, new), likely):
+            if not any("*" in axis and " part" in axis for axis in sight.axes):
+                return replace(sight, known=self._same(sight.known))  # no axis that takes up parts of others
         return None
 
     def _chosen(self, operation: Operation) -> list[int]:

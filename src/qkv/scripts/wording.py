@@ -177,6 +177,16 @@ def _merged(slip: Slip) -> Words:
     return said, f"{slip.written}.transpose(1, 2).{whole}   # by their own names"
 
 
+def _tiled(slip: Slip) -> Words:
+    sides = slip.step.sources
+    heads, few = (side.array.shape[side.axes.index("head")] for side in sides)
+    said = (
+        f"{few} heads of {slip.mix.name(sides[1], 'keys and values')} serve {heads} heads here, taken in turn: the "
+        f"first {heads // few} heads share the first one, so head h belongs to h // {heads // few}"
+    )
+    return said, f"{slip.spot.code}   # of head h // {heads // few}"
+
+
 _WORDS: dict[str, Callable[[Slip], Words]] = {
     "transpose-forgotten": _scores,
     "scores-of-channels": _scores,
@@ -194,4 +204,5 @@ _WORDS: dict[str, Callable[[Slip], Words]] = {
     "dropout-in-eval": _dropout,
     "heads-split-by-view": _split,
     "heads-merged-by-view": _merged,
+    "kv-heads-tiled": _tiled,
 }

@@ -16,6 +16,7 @@ from qkv.repair.rules import (
     capping,
     dropping,
     forgotten,
+    indices,
     masking,
     naming,
     numbers,
@@ -38,6 +39,12 @@ class Rule(NamedTuple):
 def _rule(changes: Callable[[Code, ast.AST], Iterator[Change]], about: str) -> Rule:
     return Rule(changes, frozenset(about.split()))
 
+
+BY_INDEX: tuple[Rule, ...] = (
+    _rule(indices.counted, "kv heads divisor tiled sequence confused token index weights out step causal inverted"),
+    _rule(indices.row, "token index scores transposed weights out step"),
+)
+"""The rules about what a loop counts."""
 
 RULES: tuple[Rule, ...] = (
     _rule(precision.dropout, "dropout eval"),
@@ -101,6 +108,7 @@ RULES: tuple[Rule, ...] = (
     _rule(masking.emptied, "empty row"),
     _rule(forgotten.attribute, "window missing softcap alibi rope partial ignored scale"),
     _rule(naming.another, "rope offset lost causal corner missing window padding mask value scores weights"),
+    *BY_INDEX,
     _rule(axes.subscripts, "value is key swapped kv divisor rope padding mask other sequence fused qkv causal"),
     _rule(forgotten.returned_layer, "projection output missing"),
     _rule(shaping.transposed, "scores transposed projection heads"),
