@@ -140,3 +140,50 @@ def test_tables_that_change_places_are_told_from_where_they_are_given_to_where_t
     line = judged(EXCHANGED, rope="halves").line
     assert (line.code, line.until) == ("return angles.sin(), angles.cos()", number_of(EXCHANGED, "cos, sin = tables"))
     assert "cos and sin of rope change places" in line.note
+
+
+SCALED_BEFORE = """import torch
+from torch import nn
+
+
+def weighed(query, key, value, scale):
+    scores = torch.matmul(query, key.transpose(-2, -1)) * scale
+    return torch.softmax(scores, dim=-1) @ value
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.scaling = (embed_dim // num_heads) ** -0.5
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def split(self, x):
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def forward(self, x):
+        query = self.q_proj(x) * self.scaling
+        query, key, value = self.split(query), self.split(self.k_proj(x)), self.split(self.v_proj(x))
+        context = weighed(query, key, value, scale=1.0)
+        return self.out_proj(context.transpose(1, 2).flatten(2))
+"""
+
+
+def test_a_scale_of_1_is_told_beside_the_query_where_a_scale_is_set_and_not_used(judged) -> None:
+    source = SCALED_BEFORE.replace(" * self.scaling\n", "\n")
+    line = judged(source, causal=False).line
+    assert line is not None
+    told = [source.splitlines()[number - 1] for number in (line.line, line.until)]
+    assert [text.strip() for text in told] == [
+        "context = weighed(query, key, value, scale=1.0)",
+        "query = self.q_proj(x)",
+    ]
+
+
+def test_a_scale_of_1_is_blamed_alone_where_no_other_is_set(judged) -> None:
+    source = SCALED_BEFORE.replace(" * self.scaling\n", "\n").replace(
+        "        self.scaling = (embed_dim // num_heads) ** -0.5\n", ""
+    )
+    line = judged(source, causal=False).line
+    assert line is not None
+    assert (line.code, line.until) == ("context = weighed(query, key, value, scale=1.0)", None)

@@ -108,6 +108,26 @@ def test_alibi_is_recognised_from_its_slopes_on() -> None:
     distance = np.arange(TOKENS)[None, :] - np.arange(TOKENS)[:, None]
     assert sight(slopes, of).name == "alibi slopes"
     assert sight(slopes[:, None, None] * distance, of).name in ("bias", "alibi bias")
+    assert sight(np.arange(1 - TOKENS, 1), of).right  # distances from the last key
+    exponents = np.arange(1, 9)  # of 6 heads the row of 8 is made too
+    assert sight(exponents, of).name == "heads counted from 1"
+    assert sight(1 / 2.0**exponents, of).of == "alibi slopes"
+
+
+def test_other_slopes_are_recognised_under_their_fault_only() -> None:
+    of = run(alibi=Alibi(), mask=Causal())
+    spec = of.spec
+    other = tuple(slope / 2 for slope in spec.alibi.slopes_for(HEADS))
+    faulty = run_stages(spec, of.inputs, {Stage.BIAS: lambda run: _biased(run, other)})
+    assert sight(other, of, faulty).name == "alibi slopes"
+    by_key = np.asarray(other)[:, None] * np.arange(1 - TOKENS, 1)
+    assert sight(by_key, of, faulty).name == "alibi bias"
+    assert sight(by_key, of) is None or not sight(by_key, of).right
+
+
+def _biased(run, slopes):
+    at = np.arange(TOKENS)
+    return run.but(scores=run.scores - np.asarray(slopes)[:, None, None] * abs(at[:, None] - at))
 
 
 def test_what_is_wrong_is_recognised_under_the_fault() -> None:

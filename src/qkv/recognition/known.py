@@ -145,26 +145,9 @@ def _scored(run: Run) -> Iterator[Known]:
         along = "" if run.spec.alibi is None else "key"
         yield Known("bias", Stage.BIAS, PAIRS, np.broadcast_to(added, biased.shape), (1.0, -1.0, LOG2_E), along=along)
         yield Known("biased scores", Stage.BIAS, PAIRS, biased, (1.0, LOG2_E), maskable=True)
-        if spec.alibi is not None:
-            yield from _biased_by_alibi(run, capped)
     masked = before[Stage.SOFTMAX].scores
     if not (np.array_equal(masked, biased) or (masked <= LOW).any()):  # a mask that hides no key for good
         yield Known(SHOWN, Stage.MASK, PAIRS, masked, (1.0, LOG2_E, 1 / scale))
-
-
-def _biased_by_alibi(run: Run, scores: Array) -> Iterator[Known]:
-    """Scores with alibi in the ways that give the same weights: with or without a sign, by the key's position alone."""
-    assert run.spec.alibi is not None
-    query, key = (np.asarray(at, dtype=float) for at in run.token_positions())
-    slopes = np.asarray(run.spec.alibi.slopes_for(run.spec.num_heads))[:, None, None]
-    distance = key[None, :] - query[:, None]
-    # From the first key or the last: a whole row is moved, and the weights stay.
-    by_key = [np.broadcast_to(counted, distance.shape) for counted in (key, key - key[-1:])]
-    for far in (distance, -np.abs(distance), *by_key):
-        yield Known("biased scores", Stage.BIAS, PAIRS, scores + slopes * far, (1.0, LOG2_E), maskable=True)
-    for counted in by_key:
-        alone = np.broadcast_to((slopes * counted)[None, :, 0], (len(scores), *(slopes * counted)[:, 0].shape))
-        yield Known("alibi bias", Stage.BIAS, ("batch", "head", "key"), alone, along="key")
 
 
 def _weighed(run: Run) -> Iterator[Known]:

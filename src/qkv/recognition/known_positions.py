@@ -1,4 +1,4 @@
-"""What an attention makes of positions on its way: distances, slopes, tables of rope, turned halves."""
+"""What an attention makes of positions on its way: distances, tables of rope, turned halves."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from qkv.oracle import Run
 from qkv.oracle.inputs import Array
 from qkv.positions import Rope
 from qkv.recognition.known import KEYS, PAIRS, QUERIES, Known
+from qkv.recognition.known_slopes import alibi_knowns
 from qkv.vocabulary import Stage
 
 
@@ -24,12 +25,7 @@ def position_knowns(run: Run) -> Iterator[Known]:
     distance = key[None, :] - query[:, None]
     yield Known("distance", None, PAIRS[2:], distance, (1.0, -1.0), whole=True)
     if run.spec.alibi is not None:
-        slopes = np.asarray(run.spec.alibi.slopes_for(run.spec.num_heads), dtype=float)
-        yield Known("alibi slopes", Stage.BIAS, ("head",), slopes, (1.0, -1.0))
-        yield Known("distance, without sign", Stage.BIAS, PAIRS[2:], np.abs(distance), (1.0, -1.0), whole=True)
-        for far in (distance, -np.abs(distance)):
-            bias = np.broadcast_to(slopes[:, None, None] * far, (run.inputs.batch, len(slopes), *distance.shape))
-            yield Known("alibi bias", Stage.BIAS, PAIRS, bias, (1.0, -1.0), along="key")
+        yield from alibi_knowns(run, query, key)
     if run.spec.rope is not None:
         yield from _rope(run, run.spec.rope, query, key)
 
