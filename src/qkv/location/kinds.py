@@ -53,6 +53,9 @@ COPYING = frozenset({"contiguous", "clone", "copy", "ascontiguousarray"})
 MULTIPLYING = frozenset({"matmul", "baddbmm", "scaled_dot_product_attention"})
 """Operations that multiply the last two axes of what they are given, and go through the others."""
 
+ALONG = frozenset({"softmax", "log_softmax", "logsumexp", "max", "amax", "sum"})
+"""Operations along an axis, which may be their second argument."""
+
 HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
 """Operations by which scores are hidden."""
 

@@ -26,11 +26,31 @@ def part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
         hides = made is not None and (made.stage == Stage.MASK or (operation.name in HIDING and made.stage in SCORED))
         if made is None or made.form or not hides:
             continue
-        for value in frontier.flow.operands(number):
-            sight = frontier.recognition.sights[value]
-            if sight is not None and sight.form and sight.name != "mask":
-                maker = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
-                return None if maker is None else (maker, number)
+        for value, sight in _parts_given(frontier, number):
+            maker = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            return None if maker is None else (maker, number)
+    return None
+
+
+def _parts_given(frontier: Frontier, number: int) -> Iterator[tuple[int, Sight]]:
+    """The masks that an operation is given which are only a part of the one that is meant."""
+    for value in frontier.flow.operands(number):
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.form and sight.name != "mask":
+            yield value, sight
+
+
+def hidden_in_part(frontier: Frontier, suspect: Suspect) -> int | None:
+    """Where the only mask is made of the scores that a suspect goes on with, if it hides too little; None elsewhere."""
+    values, (meant, *_) = frontier.recognition.recording.values, (*frontier.recognition.masks, np.empty(0))
+    for value, sight in frontier.sighted(suspect.operation):
+        low = values[value].array <= LOW
+        if sight.stage != Stage.MASK or low.size != meant.size or low.sum() == (~meant).sum():
+            continue
+        hiding = [one for one in frontier.flow.behind([value]) if any(_parts_given(frontier, one))]
+        hiding = [one for one in hiding if frontier.operation(one).name in HIDING and frontier.sighted(one)]
+        for mask, part in _parts_given(frontier, hiding[0]) if len(hiding) == 1 else ():
+            return _first_mask(frontier, mask, part)
     return None
 
 

@@ -131,16 +131,21 @@ def taken_apart(frontier: Frontier) -> int | None:
     return None
 
 
+PROJECTED = ("query", "key", "value")
+"""What a projection makes."""
+
 MULTIPLIED = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
 """What is multiplied in a stage."""
 
 
 def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
-    """The maker of an array that is multiplied in the place of another."""
+    """The maker of an array that is multiplied, or turned, in the place of another."""
     operands = frontier.sighted(suspect.operation)
+    if made == Stage.POSITION and suspect.sight is not None and suspect.sight.of in PROJECTED:
+        return _turned_for(frontier, operands, suspect.sight.of, suspect.operation)
     names = [sight.of for _, sight in operands]
     fused = made >= Stage.MIX and "query" in names
-    belong = ("query", "key", "value") if fused else MULTIPLIED.get(made, ())
+    belong = PROJECTED if fused else MULTIPLIED.get(made, ())
     missing = {*belong} - {*names}
     if not missing or len(operands) < 2:
         return None
@@ -161,6 +166,15 @@ def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
             return Blame(maker, confirmed=True, odd=taken.of, besides=1, used_by=suspect.operation)
     twice = next((name for name in names if names.count(name) > 1), "")
     return Blame(suspect.operation, confirmed=True, odd=twice, besides=1, used_by=suspect.operation if twice else None)
+
+
+def _turned_for(frontier: Frontier, given: list[tuple[int, Sight]], role: str, number: int) -> Blame | None:
+    """The maker of another array of the projected ones, that is turned for the one that is meant."""
+    for value, sight in given:
+        maker = first_of(frontier, value, sight) if sight.of in {*PROJECTED} - {role} else None
+        if maker is not None:
+            return Blame(maker, confirmed=True, odd=sight.of, used_by=number)
+    return None
 
 
 def first_of(frontier: Frontier, value: int, sight: Sight) -> int | None:

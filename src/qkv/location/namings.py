@@ -6,11 +6,9 @@ import ast
 
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Place
+from qkv.location.misplaced import PROJECTED
 from qkv.location.settings import assigned, given_by_place, settings_of
 from qkv.location.source import Source, last_name
-
-PROJECTED = ("query", "key", "value")
-"""The roles of what a projection makes."""
 
 
 def wrong_index(source: Source, place: Place) -> int | None:
@@ -50,7 +48,7 @@ def wrong_name(source: Source, place: Place, odd: str) -> int | None:
         lines = [
             statement.lineno
             for statement in ([] if function is None else ast.walk(function))
-            if isinstance(statement, ast.Assign) and statement.lineno <= place.line and _is_alias(statement, name)
+            if isinstance(statement, ast.Assign) and statement.lineno <= place.line and _is_alias(statement, name, odd)
         ]
         if lines and call_role_of(name) != odd:
             return max(lines)
@@ -102,12 +100,29 @@ def handed_as_another(source: Source, place: Place, name: str, odd: str) -> int 
     return None
 
 
-def _is_alias(statement: ast.Assign, name: str) -> bool:
-    """Whether a statement only gives a name what another name stands for: ``v = k``, ``k, v = v, k``."""
+def _is_alias(statement: ast.Assign, name: str, odd: str) -> bool:
+    """Whether a statement gives a name what another name stands for: ``v = k``, ``k, v = v, k``.
+
+    Or what the odd array is once it is laid out otherwise, by methods and indices: ``v = k.view(*shape)``.
+    """
     for target in statement.targets:
         pairs = [(target, statement.value)]
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             pairs = list(zip(target.elts, statement.value.elts, strict=False))
-        if any(isinstance(to, ast.Name) and to.id == name and isinstance(of, ast.Name) for to, of in pairs):
-            return True
+        for to, of in pairs:
+            if isinstance(to, ast.Name) and to.id == name:
+                laid_out = _laid_out(of)
+                return isinstance(of, ast.Name) or (laid_out is not None and call_role_of(laid_out) == odd)
     return False
+
+
+def _laid_out(node: ast.expr) -> str | None:
+    """The name of which an expression takes a part, or calls methods; None for any other expression."""
+    while True:
+        match node:
+            case ast.Call(func=ast.Attribute(value=inside)) | ast.Attribute(value=inside) | ast.Subscript(value=inside):
+                node = inside
+            case ast.Name(id=name):
+                return name
+            case _:
+                return None

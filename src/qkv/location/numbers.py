@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from qkv.adapters.names import role_of
 from qkv.adapters.recording import Operation, Place
+from qkv.location.kinds import ALONG
 from qkv.location.settings import (
     arguments_of,
     assigned,
@@ -229,6 +230,9 @@ def _operands(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast
                     yield keyword.value, given, "*"
                 elif keyword.arg in ("dim", "axis"):
                     yield keyword.value, given, "axis"
+            by_place = node.args[len(node.args) - len(operation.arguments) + 1 :]
+            if operation.name in ALONG and len(operation.arguments) > 1 and by_place:
+                yield by_place[0], operation.arguments[1], "axis"
 
 
 def _numbers(node: ast.expr | None, operation: Operation) -> Iterator[tuple[ast.expr, float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 
+from qkv.adapters.names import call_role_of
 from qkv.location.blaming import Blame
 from qkv.location.ends import other_end, scales_by_one
 from qkv.location.frontier import Frontier, Suspect
@@ -124,7 +125,15 @@ def _where_its_pair_is_turned(frontier: Frontier, value: int, sight: Sight) -> i
         made = frontier.sight_of(frontier.operation(number).results)
         if made is not None and made.of == sight.of and tuple(frontier.operation(number).calls) in calls:
             return number
-    return None
+    # Else where the other one is turned by a call that gives both.
+    turned = (number for number in _turning(frontier, sight.of) if _gives(frontier, number, sight.of))
+    return min(turned, default=None)
+
+
+def _gives(frontier: Frontier, number: int, role: str) -> bool:
+    """Whether a call on the way to an operation gives several arrays, and one is called what a role is."""
+    given = (call.target.split(",") for call in frontier.chain(number)[:-1])
+    return any(len(names) > 1 and role in {call_role_of(name.strip()) for name in names} for names in given)
 
 
 def _turning(frontier: Frontier, untouched: str) -> Iterator[int]:

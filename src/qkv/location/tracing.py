@@ -10,7 +10,7 @@ from qkv.location.calls import called_wrongly
 from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
-from qkv.location.masking import cut_wrongly, hidden_too_late, unknown_behind, unturned
+from qkv.location.masking import cut_wrongly, hidden_in_part, hidden_too_late, unknown_behind, unturned
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on
 from qkv.location.tables import exchanged
@@ -57,6 +57,8 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
     """What is looked for where a stage is at fault, before the suspect itself."""
     number = None
     match frontier.stage:
+        case None:
+            number = hidden_in_part(frontier, first)
         case Stage.MASK:
             number = hidden_too_late(frontier)
             if number is None and not frontier.masks:
@@ -88,8 +90,13 @@ def _known_to_be_made(frontier: Frontier, first: Suspect) -> Blame | None:
     made, stage = None if first.sight is None else first.sight.stage, frontier.stage
     if made is None or stage is None or first.sight is None:
         return None
+    sights = frontier.recognition.sights
+    mixed = any(
+        (one := sights[value]) is not None and one.scrambled for value in frontier.operation(first.operation).results
+    )
     within = any(
-        (sight.name, sight.stage) == (first.sight.name, made) for _, sight in frontier.sighted(first.operation)
+        sight.name == first.sight.name and (mixed or sight.stage == made)
+        for _, sight in frontier.sighted(first.operation)
     )
     goes_on = (made > stage and not within) or only_passes_scores_on(frontier, first)
     return odd(frontier, first, made) or (left_out(frontier, first, stage) if goes_on else None)
