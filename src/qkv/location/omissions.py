@@ -79,15 +79,15 @@ def _furthest_behind(frontier: Frontier, suspect: Suspect, stage: Stage) -> tupl
             seen.add(value)
             maker = frontier.flow.maker(value)
             waiting += [] if maker is None else frontier.sighted(maker)
-    if not before:
-        return None
     # Of query and key that which lags behind; of scores and values the scores. A first token is turned by nothing.
     reached: dict[str, tuple[int, Sight]] = {}
     for value, sight in before:
+        if stage == Stage.POSITION and sight.of == "value":
+            continue  # it has none
         if sight.of not in reached or _order(reached[sight.of][1]) < _order(sight):
             reached[sight.of] = value, sight
     furthest = min if stage <= Stage.POSITION else max
-    return furthest(reached.values(), key=lambda pair: _order(pair[1]))
+    return furthest(reached.values(), key=lambda pair: _order(pair[1]), default=None)
 
 
 def _first_like(frontier: Frontier, value: int, sight: Sight) -> int | None:
@@ -175,6 +175,24 @@ def _taking_a_head(frontier: Frontier, numbers: set[int], names: Collection[str]
         sight = frontier.sight_of(frontier.operation(number).results)
         if sight is not None and sight.of in names and "head" in sight.fixed:
             yield number
+
+
+UNDIVIDED = ("exp of the scores", "exp of the scores and sink", "context before its division")
+"""What a softmax makes, or is made of it, before it is divided by each row's sum."""
+
+
+def undivided(frontier: Frontier, given: list[tuple[int, Sight]]) -> int | None:
+    """The operation behind which weights were not divided by their row's sum; None where what is given is divided.
+
+    Args:
+        frontier: where what is right ends.
+        given: what is handed on to where it has to be divided: the numbers of the values, and what they are.
+    """
+
+    def earlier(number: int) -> int | None:
+        return next((value for value, sight in frontier.sighted(number) if sight.name in UNDIVIDED), None)
+
+    return next((frontier.origin(value, earlier) for value, sight in given if sight.name in UNDIVIDED), None)
 
 
 ON_THE_WAY = frozenset(
