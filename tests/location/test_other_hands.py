@@ -108,3 +108,13 @@ def test_what_a_helper_does_wrong_is_blamed_there(
     assert report.verdict is Verdict.WRONG
     assert report.line is not None
     assert report.line.line == line
+
+
+@pytest.mark.slow  # no fault explains it, and all are tried
+def test_weights_that_nothing_divides_are_to_be_divided_between_their_making_and_the_output(
+    judged: Callable[..., Report], changed: Callable[..., tuple[str, int]]
+) -> None:
+    source, line = changed(NUMPY, "exps / exps.sum(axis, keepdims=True)", "exps")
+    report = judged(source, num_heads=6, num_kv_heads=2)
+    assert report.line is not None
+    assert report.line.line <= line <= (report.line.until or report.line.line)

@@ -12,7 +12,7 @@ from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
 from qkv.location.masking import cut_wrongly, hidden_in_part, hidden_too_late, unknown_behind, unturned
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
-from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on
+from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
 from qkv.location.tables import exchanged
 from qkv.vocabulary import Stage
 
@@ -58,6 +58,10 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
     number = None
     match frontier.stage:
         case None:
+            divides = frontier.operation(first.operation).name in ("div", "mul")
+            exps = None if divides else undivided(frontier, frontier.sighted(first.operation))
+            if exps is not None:
+                return Blame(exps, False, skipped=Stage.SOFTMAX, used_by=first.operation)
             number = hidden_in_part(frontier, first)
         case Stage.MASK:
             number = hidden_too_late(frontier)
@@ -180,6 +184,9 @@ def _returned(frontier: Frontier) -> Blame | None:
     """The maker of what was returned, where that is right and only isn't the output."""
     for value in frontier.recognition.recording.returned:
         sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
+        exps = None if sight is None else undivided(frontier, [(value, sight)])
+        if exps is not None:
+            return Blame(exps, confirmed=False, skipped=Stage.SOFTMAX, used_by=maker)
         if sight is not None and maker is not None and sight.stage is not None and sight.name != "output":
             if sight.stage < Stage.OUTPUT:
                 return Blame(_last_of_one(frontier, maker), confirmed=False, skipped=Stage.OUTPUT)
