@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from qkv.adapters.recording import Place
@@ -44,7 +45,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         right: the run that is meant.
     """
     place = _place(frontier, blamed)
-    source = None if place is None else read(place.file)
+    source = None if place is None else _watched(frontier, place)
     if place is None:
         return "what makes the wrong numbers stands in no file of the candidate's"
     if source is not None and frontier.operation(blamed.operation).name in WRAPPING:
@@ -69,6 +70,13 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
     if until is not None and (until == line or (until < line and blamed.before is None)):
         until = None
     return SourceLine(place.file, line, code, _note(frontier, blamed, line, until), until, blamed.confirmed)
+
+
+def _watched(frontier: Frontier, place: Place) -> Source | None:
+    """The file of a place, with the others that were watched; None where it can't be read."""
+    files = dict.fromkeys(one.file for one in frontier.recognition.recording.places if one.file != place.file)
+    source, others = read(place.file), [other for other in map(read, files) if other is not None]
+    return None if source is None else replace(source, others=others)
 
 
 def _exchanged(source: Source, made: Place, handed_on: Place | None) -> SourceLine:
@@ -267,7 +275,9 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
         return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
     if blamed.before is not None and until is not None:
         if scales_by_one(frontier, blamed.operation):
-            return f"line {line} says to scale by 1, and the query of line {until} isn't scaled either: change one{agree}"
+            return (
+                f"line {line} says to scale by 1, and the query of line {until} isn't scaled either: change one{agree}"
+            )
         return f"line {line} is given the right numbers by line {until}, {_unfit(frontier, blamed)}{agree}"
     if agree:
         return f"what it is given is right, and from here on the numbers are those of the fault{agree}"

@@ -41,12 +41,13 @@ def values_of(source: Source, name: str, place: Place, depth: int) -> Iterator[a
 
 
 def _arguments(source: Source, function: ast.FunctionDef, name: str) -> Iterator[ast.expr]:
-    """What the calls of a function hand over for an argument; none where they differ."""
+    """What the calls of a function hand over for an argument; none where they differ, or stand in another file."""
     if name not in arguments_of(function):
         return
     place = place_of(function, name)
     given = [handed_in(call, name, place) for call in source.calls(function)]
-    if len({None if one is None else ast.unparse(one) for one in given}) == 1:
+    elsewhere = [handed_in(call, name, place) for other in source.others for call in other.calls(function)]
+    if {*elsewhere} <= {None} and len({None if one is None else ast.unparse(one) for one in given + elsewhere}) == 1:
         yield from [one for one in given if one is not None][:1] or default_of(function, name)
 
 

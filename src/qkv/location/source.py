@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +28,11 @@ class Source:
 
     Attributes:
         text: what stands in it.
+        others: the other files that were watched.
     """
 
     text: str
+    others: Sequence[Source] = ()
 
     @cached_property
     def tree(self) -> ast.Module:
