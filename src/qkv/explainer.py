@@ -8,23 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from qkv.adapters.notebooks import cell_of
-from qkv.adapters.recording import Operation, Place, Recording, Ref
+from qkv.adapters.recording import Operation, Place, Recording
+from qkv.adapters.shaping.reading import arrays_of, products_of
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
 from qkv.debugger import judge, judge_script
 from qkv.diagnosis import Diagnosis
+from qkv.location.frontier import Frontier
 from qkv.location.locating import recognised
 from qkv.recognition import Recognition, Sight
 from qkv.recognition.arrangement import REPEATED
-from qkv.report import Report, SourceLine
+from qkv.report import Report, SourceLine, Verdict
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
 from qkv.report.cells import source_line
 from qkv.request import Request
 from qkv.settling import Trial
 from qkv.shapes import Product, Shape
 
-PRODUCTS = ("matmul", "mm", "bmm")
 MOST_MADE = 4
-"""Kinds of arrays that are named beside one line: the last ones, which the others are steps to."""
+"""Kinds of arrays beside one line, up to which none is left out. Of more, one that becomes another is left out."""
 
 
 def explain(request: Request) -> Anatomy:
@@ -66,27 +67,47 @@ def _lines(recognition: Recognition, report: Report) -> list[CodeLine]:
     text = _text_of(recording, report)
     if text is None:
         return []
-    made: dict[int, list[tuple[Made, bool]]] = {}
-    for operation in recording.operations:
+    frontier = Frontier(recognition, None)
+    known = {operation.place for operation in recording.operations if _is_known(recognition, operation.results)}
+    made: dict[int, list[tuple[Made | None, bool]]] = {}
+    for number, operation in enumerate(recording.operations):
         place = _place(recording, operation)
         if place is not None and Path(place.file) == text.path:
+            needed = report.verdict is Verdict.RIGHT and number in frontier.slice
             for value in operation.results:
-                sight, right = _seen(recognition, value), recognition.right(value)
-                if sight is not None:
-                    entry = _made(recognition, operation, value, sight), right
-                    here = made.setdefault(place.line, [])
-                    here += [entry] if entry not in here else []
+                right = needed or _is_right(frontier, value)
+                entry = _made(recognition, operation, value, "" if operation.place in known else place.makes), right
+                here = made.setdefault(place.line, [])
+                here += [entry] if entry not in here else []
     blamed = _blamed(text, report.line)
     said = f"{report.faults[0].title}: {report.faults[0].explanation}" if report.faults else report.why
     return [_line(text, number, made.get(number, []), said if number == blamed else "") for number in
             _shown(text, {*made, blamed} - {0})]  # fmt: skip
 
 
-def _line(text: Text, number: int, made: Sequence[tuple[Made, bool]], said: str) -> CodeLine:
-    right = bool(made) and all(is_right for _, is_right in made)
+def _is_known(recognition: Recognition, values: Sequence[int]) -> bool:
+    return any(_seen(recognition, value) is not None for value in values)
+
+
+def _is_right(frontier: Frontier, value: int) -> bool:
+    """Whether a value is right; one that nothing is known of, where it was only needed for one that is."""
+    known = _is_known(frontier.recognition, [value])
+    return frontier.recognition.right(value) if known else value in frontier.cleared
+
+
+def _line(text: Text, number: int, made: Sequence[tuple[Made | None, bool]], said: str) -> CodeLine:
+    shown = [one for one, _ in made if one is not None]
+    right = bool(shown) and all(is_right for _, is_right in made)
     mark: Mark = "wrong" if said else "right" if right else ""
     cell, line = cell_of(text.cells, number) if text.cells else (0, number)
-    return CodeLine(line, text.lines[number - 1], _folded([one for one, _ in made])[-MOST_MADE:], mark, said, cell)
+    return CodeLine(line, text.lines[number - 1], _without_steps(_folded(shown)), mark, said, cell)
+
+
+def _without_steps(made: Sequence[Made]) -> list[Made]:
+    """What a line makes; of many kinds no steps: one that a product doesn't make, and its name stands for again."""
+    last = {one.name: place for place, one in enumerate(made)}
+    kept = [one for place, one in enumerate(made) if one.product or last[one.name] == place]
+    return kept if len(made) > MOST_MADE else list(made)
 
 
 def _folded(made: Sequence[Made]) -> list[Made]:
@@ -96,8 +117,8 @@ def _folded(made: Sequence[Made]) -> list[Made]:
         kinds.setdefault((one.name, one.stage, tuple(one.axes), one.product), []).append(one)
     folded = []
     for first, *others in kinds.values():
-        note = first.note if not others else f"{first.note}; {len(others)} more, the last: {_where(others[-1])}"
-        folded.append(replace(first, note=note.removeprefix("; ")))
+        more = f"{'; ' if first.note else 'and '}{len(others)} more, the last: {_where(others[-1])}" if others else ""
+        folded.append(replace(first, note=first.note + more))
     return folded
 
 
@@ -149,36 +170,39 @@ def _seen(recognition: Recognition, value: int) -> Sight | None:
 # --- what a line makes ------------------------------------------------------------------------------------------------
 
 
-def _made(recognition: Recognition, operation: Operation, value: int, sight: Sight) -> Made:
-    shape = recognition.recording.values[value].array.shape
+def _made(recognition: Recognition, operation: Operation, value: int, called: str) -> Made | None:
+    """An array by what it is, else by what the code calls it; None for a nameless one that nothing is known of."""
+    shape, sight = recognition.recording.values[value].array.shape, _seen(recognition, value)
+    if sight is None:
+        return Made(called, "", [""] * len(shape), shape) if called and shape else None
     named = [(axis, size) for axis, size in zip(sight.axes, shape, strict=False) if axis != REPEATED]
-    product = _product(recognition, operation)
+    products = _products(recognition, operation, value)
     notes = [f"{axis} {place}" for axis, place in sight.fixed.items()]
     notes += [f"times {sight.factor:.4g}"] if abs(sight.factor - 1) > 1e-9 else []
     notes += ["its entries in an order that is none of whole axes"] if sight.scrambled else []
     return Made(
         sight.name, str(sight.stage or ""), [axis for axis, _ in named], [size for _, size in named], ", ".join(notes),
-        product.names if product else "", product.numbers if product else "",
+        ", ".join(one.names for one in products), ", ".join(one.numbers for one in products),
     )  # fmt: skip
 
 
-def _product(recognition: Recognition, operation: Operation) -> Product | None:
-    """The matrix product of two arrays that are known, in names."""
-    operands = [one.value for one in operation.arguments if isinstance(one, Ref)]
-    if operation.name not in PRODUCTS or len(operands) != 2:
-        return None
-    matrices = [_matrix(recognition, value) for value in operands]
-    left, right = matrices
-    if left is None or right is None or left.sizes[1] != right.sizes[0]:
-        return None
-    return Product(left, right)
+def _products(recognition: Recognition, operation: Operation, value: int) -> list[Product]:
+    """The matrix products of arrays that are known, in names; the last of them with rows and columns as it is known."""
+    shapes = [_shape(recognition, one) for one in arrays_of(operation)]
+    known = [shape for shape in shapes if shape is not None]
+    products = list(products_of(operation, known)) if len(known) == len(shapes) else []
+    made = _shape(recognition, value)
+    if products and made is not None and made.sizes[-2:] == products[-1].result.sizes:
+        left, right = products[-1].left, products[-1].right
+        rows = Shape((made.axes[-2], left.axes[1]), left.sizes)
+        products[-1] = Product(rows, Shape((right.axes[0], made.axes[-1]), right.sizes))
+    return products
 
 
-def _matrix(recognition: Recognition, value: int) -> Shape | None:
+def _shape(recognition: Recognition, value: int) -> Shape | None:
     sight, array = _seen(recognition, value), recognition.recording.values[value].array
-    if sight is None or array.ndim < 2 or len(sight.axes) != array.ndim:
-        return None
-    return Shape((sight.axes[-2], sight.axes[-1]), (array.shape[-2], array.shape[-1]))
+    named = sight is not None and len(sight.axes) == array.ndim and all(sight.axes)
+    return Shape(sight.axes, array.shape) if sight is not None and named else None
 
 
 def _place(recording: Recording, operation: Operation) -> Place | None:

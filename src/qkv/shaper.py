@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
 from qkv import shapes
 from qkv.adapters.abilities import Abilities, NotApplicable
-from qkv.adapters.construction import Construction
+from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.messages import Facts, Hosting
 from qkv.adapters.opening import Conventions, constructions
 from qkv.adapters.shaping.reading import lines_of
@@ -22,7 +22,8 @@ from qkv.oracle import Inputs
 from qkv.request import Request
 from qkv.scripts import sheet_of_script
 from qkv.settling import Trial
-from qkv.shapes import Axes, Prediction, Sheet
+from qkv.shapes import Axes, Line, Prediction, Sheet
+from qkv.shapes.confirming import confirmed
 from qkv.shapes.hiding import hidden_by
 from qkv.size_conditions import Trying, conditions
 from qkv.spec import AttentionSpec
@@ -74,7 +75,7 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
             told = sheet_of_script(script, host)
             idle = request.idle_in_scripts(batch=sizes.get("batch"), query_len=sizes.get("tokens"))
             return replace(told, warnings=(idle, *told.warnings)) if idle else told
-        facts = host.open(request.to_open, request.source)
+        facts = host.open(request.to_open, request.instead)
         words = words_of(facts)
         sheet = Sheet(words.name, words.file, words.line)
         return _filled(sheet, host, facts, request, sizes)
@@ -86,13 +87,14 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
 
 def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: Mapping[str, int]) -> Sheet:
     trial, construction = _in_own_sizes(settled(host, facts, request)[0], host, facts, request)
-    inputs = _run(trial)
+    implied = {} if construction is None else construction.implied
     reading = trial.called
-    axes = axes_of(reading.abilities, inputs)
-    if construction is not None and "rotary_dims" in construction.implied:
-        axes["rotary_dims"] = construction.implied["rotary_dims"]
-    recording = reading.caller.recording
-    lines = lines_of(recording, Axes(axes)) if recording is not None else ()
+    inputs, axes, lines = _run(trial, _lengths(reading.abilities), implied)
+    try:
+        lines = confirmed(lines, _run(trial, _other_lengths(reading.abilities), implied)[2])
+    except CandidateError as error:
+        if error.fatal:
+            raise
     rules, free = conditions(Trying(host, reading, construction, inputs))
     return replace(
         sheet,
@@ -107,11 +109,29 @@ def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: 
 
 def _in_own_sizes(trial: Trial, host: Hosting, facts: Facts, request: Request) -> tuple[Trial, Construction | None]:
     """The same reading with every axis of its own size, as far as these may be chosen; and what it is built with."""
-    able, reading = trial.reading.abilities, trial.reading
-    given = {name: request.given[name] for name in vars(own_sizes(able)) if request.given.get(name)}
+    able = trial.reading.abilities
+    own = own_sizes(able)
+    given = {name: request.given[name] for name in vars(own) if request.given.get(name)}
     if given.keys() & {"num_heads", "num_kv_heads"}:  # the other of the two goes with it
         given |= {"num_heads": able.num_heads, "num_kv_heads": able.num_kv_heads}
-    sizes = replace(own_sizes(able), **given)
+    resized, construction = _in_sizes(replace(own, **given), trial, host, facts, request)
+    if given and not _told_apart(resized.reading.abilities):
+        others = {name: value for name, value in request.given.items() if name not in vars(own)}
+        return _in_sizes(own, trial, host, facts, replace(request, given=others))
+    return resized, construction
+
+
+def _told_apart(able: Abilities) -> bool:
+    """Whether heads and channels are of sizes that no two of them share."""
+    sizes = {able.num_kv_heads, able.num_heads}, {able.head_dim, able.value_dim}
+    return not set.intersection(*sizes) - {1}
+
+
+def _in_sizes(
+    sizes: Sizes, trial: Trial, host: Hosting, facts: Facts, request: Request
+) -> tuple[Trial, Construction | None]:
+    """The same reading of a candidate of these sizes; as it is where they can't be chosen."""
+    able = trial.reading.abilities
     if able.free_sizes:
         head_dim = sizes.head_dim if able.free_width else able.head_dim
         return trial.resized(sizes.num_heads, sizes.num_kv_heads, head_dim, head_dim), None
@@ -121,7 +141,7 @@ def _in_own_sizes(trial: Trial, host: Hosting, facts: Facts, request: Request) -
     try:
         construction = next(constructions(facts, said.spec, request.conventions, said.stated, sizes))
         for one in trials_of(host, facts, construction, said, request):
-            if _form(one.reading) == _form(reading):
+            if _form(one.reading) == _form(trial.reading):
                 return one, construction
     except CandidateError as error:
         if error.fatal:
@@ -135,11 +155,19 @@ def _form(reading: Any) -> tuple[Any, ...]:
     return reading.layout, reading.mask_form, reading.padding_form
 
 
-def _run(trial: Trial) -> Inputs:
-    """What it was given in the call that was recorded: other numbers of queries than of keys where it takes these."""
-    able = trial.reading.abilities
-    trial.called.caller.watch = True
-    queries, keys, batch = _lengths(able)
+def _run(
+    trial: Trial, lengths: tuple[int, int, int], implied: Mapping[str, int]
+) -> tuple[Inputs, dict[str, int], tuple[Line, ...]]:
+    """What it was given, its axes and what its code made: of other numbers of queries than of keys where these may be.
+
+    Args:
+        trial: the candidate.
+        lengths: how many queries, keys and sequences it is given.
+        implied: sizes that it was built with beside those of the call.
+    """
+    able, caller = trial.reading.abilities, trial.called.caller
+    caller.watch = True
+    queries, keys, batch = lengths
     refused: CandidateError | None = None
     for number in (keys, queries) if able.free_lengths or "source" in able.takes else (queries,):
         inputs = trial.setting.inputs("shapes", batch=batch, queries=queries, keys=number)
@@ -150,13 +178,29 @@ def _run(trial: Trial) -> Inputs:
         except NotApplicable:
             continue
         else:
-            return inputs
+            axes = axes_of(able, inputs)
+            if "rotary_dims" in implied:
+                axes["rotary_dims"] = implied["rotary_dims"]
+            return inputs, axes, () if caller.recording is None else lines_of(caller.recording, Axes(axes))
     raise refused or CandidateError("its arguments can't be given without a mask or a cache of their own")
 
 
 def _lengths(able: Abilities) -> tuple[int, int, int]:
     """Numbers of queries, keys and sequences that no other axis has."""
+    queries, keys, batch, _ = _free(able)
+    return _fitting(able, queries, keys, batch)
+
+
+def _other_lengths(able: Abilities) -> tuple[int, int, int]:
+    """Others than those: what goes by the name of a length is then of that length again."""
+    _, batch, queries, keys = _free(able)
+    return _fitting(able, queries, keys, batch)
+
+
+def _free(able: Abilities) -> Sequence[int]:
     taken = {able.num_heads, able.num_kv_heads, able.head_dim, able.value_dim, able.embed_dim}
-    queries, keys, batch = [prime for prime in PRIMES if prime not in taken][:3]
-    most = able.max_tokens or queries
-    return min(queries, most) * able.step, keys * able.step, batch
+    return [prime for prime in PRIMES if prime not in taken][:4]
+
+
+def _fitting(able: Abilities, queries: int, keys: int, batch: int) -> tuple[int, int, int]:
+    return min(queries, able.max_tokens or queries) * able.step, keys * able.step, batch

@@ -120,13 +120,68 @@ def attention(q, k, v):
 """
 
 
-def test_a_line_in_a_loop_tells_what_it_made_first_how_often_and_last(tmp_path: Path, monkeypatch) -> None:
+def test_a_line_in_a_loop_tells_what_it_made_first_how_often_and_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     anatomy = explained(written(tmp_path, "loop.py", ONE_BY_ONE), monkeypatch)
     first, rest = next(
         made.note.split("; ", 1) for made in line_with(anatomy, "scores = q").makes if made.name == "attn_scores"
     )
     assert first == "batch 0, head 0"
     assert re.match(r"\d+ more, the last: \(query \d+, key \d+\) batch 1, head \d+", rest)
+
+
+TOGETHER = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads = heads
+        self.wq, self.wk, self.wv, self.wo = (nn.Linear(dim, dim) for _ in range(4))
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = (w(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.wo(y.transpose(1, 2).reshape(b, t, c))
+"""
+
+
+def test_a_line_that_makes_much_names_each_of_it_and_its_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anatomy = explained(written(tmp_path, "together.py", TOGETHER), monkeypatch)
+    made = line_with(anatomy, "q, k, v = ").makes
+    assert list(dict.fromkeys(one.name for one in made)) == ["query", "key", "value"]
+    assert made[-1].axes == ["batch", "head", "key", "value dim"]
+    assert {one.product for one in made if one.name == "key"} == {
+        "", "(key embed)(embed head*dim) -> (key head*dim)"
+    }  # fmt: skip
+    fused = line_with(anatomy, "y = ").makes[-1]
+    assert fused.product == "(query dim)(dim key) -> (query key), (query key)(key value dim) -> (query value dim)"
+    assert "(7 x 8)(8 x 7) = (7 x 7), (7 x 7)(7 x 8) = (7 x 8)" in as_text(anatomy, 90)
+
+
+UNKNOWN = """import torch
+
+
+def attention(query, key, value):
+    scores = query @ key.mT / query.shape[-1] ** 0.5 + torch.sin(query @ key.mT) * query.sum(-1, keepdim=True)
+    return torch.softmax(scores, -1) @ value
+"""
+
+
+@pytest.mark.slow
+def test_what_nothing_is_known_of_has_its_own_name_and_no_tick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anatomy = explained(written(tmp_path, "unknown.py", UNKNOWN), monkeypatch)
+    assert anatomy.report.verdict is Verdict.UNDECIDED
+    line = line_with(anatomy, "scores = ")
+    assert "attn_scores" in [made.name for made in line.makes]  # a part of it is right
+    assert str(line.makes[-1]) == "scores (2, 6, 7, 7)"
+    assert line.mark == ""
 
 
 def notebook(*cells: str) -> str:

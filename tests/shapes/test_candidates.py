@@ -185,6 +185,56 @@ def test_a_rule_is_found_however_it_shows(tmp_path: Path, edits: list[tuple[str,
     assert seen in ruled(sheet_of(tmp_path, edited(*edits)), says)
 
 
+IN_BLOCKS = """import torch
+
+
+def attention(query, key, value):
+    largest, total, mixed = -torch.inf, 0.0, 0.0
+    for j in range(0, key.shape[-2], 4):
+        k, v = key[..., j : j + 4, :], value[..., j : j + 4, :]
+        scores = (
+            query
+            @ k.transpose(-2, -1)
+        ) / query.shape[-1] ** 0.5
+        now = torch.maximum(torch.as_tensor(largest), scores.amax(-1, keepdim=True))
+        kept, weights = torch.exp(largest - now), torch.exp(scores - now)
+        total, mixed = total * kept + weights.sum(-1, keepdim=True), mixed * kept + weights @ v
+        largest = now
+    return mixed / total
+"""
+
+
+def test_a_number_is_no_axis_by_chance_and_a_block_is_as_long_as_it_is_at_most(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, IN_BLOCKS)
+    assert made(sheet, "k").shape.names == "(batch heads ≤4 head_dim)"  # and not heads-1
+    assert made(sheet, "scores").shape.names == "(batch heads query ≤4)"
+    assert made(sheet, "total").shape.names == "(batch heads query 1)"
+
+
+def test_what_a_part_of_an_expression_makes_has_no_name(tmp_path: Path) -> None:
+    sheet = sheet_of(tmp_path, IN_BLOCKS)
+    assert [line.makes for line in sheet.lines if "k.transpose" in line.code] == ["", "", "scores"]
+
+
+def test_sizes_that_nobody_can_tell_apart_are_tried_as_others(tmp_path: Path) -> None:
+    said = {"num_heads": 8, "embed_dim": 64}
+    sheet = sheet_of(tmp_path, MODULE, spec=said, sizes={"heads": 8, "head_dim": 8, "tokens": 5})
+    assert len(set(sheet.sizes.values())) == len(sheet.sizes)
+    assert made(sheet, "queries").shape.names == "(batch heads tokens head_dim)"
+    assert [warning.partition(" an ")[0] for warning in sheet.warnings] == ["with 8 head_dim and 8 heads"]
+
+
+def test_a_layer_of_torch_gives_what_it_gives_in_the_end(tmp_path: Path) -> None:
+    source = (
+        "from torch import nn\n\n\nclass Attention(nn.Module):\n    def __init__(self, embed_dim, num_heads):\n"
+        "        super().__init__()\n"
+        "        self.attn = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)\n\n"
+        "    def forward(self, x):\n        return self.attn(x, x, x, need_weights=False)[0]\n"
+    )
+    shape = sheet_of(tmp_path, source).lines[-1].shape  # inside, tokens come before sequences
+    assert shape.names == "(batch tokens heads*head_dim)"
+
+
 def test_heads_of_key_and_value(tmp_path: Path) -> None:
     source = (
         "import torch\n\n\ndef attention(q, k, v):\n"

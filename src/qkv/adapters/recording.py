@@ -24,6 +24,7 @@ class Place:
         function: qualified name of the function that it stands in: ``CausalAttention.forward``; empty for a script.
         code: the expression as it is written: ``q @ k.transpose(-2, -1)``.
         target: what its statement assigns to, as it is written: ``attn_scores``, ``self.mask``; empty for none.
+        makes: what this very expression is assigned to; empty for a part of a larger one.
     """
 
     file: str
@@ -34,6 +35,7 @@ class Place:
     function: str = ""
     code: str = ""
     target: str = ""
+    makes: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ class Made:
     """One array that a line makes.
 
     Attributes:
-        name: the field's name for it: ``attn_scores``.
+        name: the field's name for it: ``attn_scores``; the code's own where it is nothing that is known.
         stage: the stage that makes it; empty for none.
-        axes: names of its axes.
+        axes: names of its axes, empty for one that isn't known.
         shape: their sizes.
         note: what else is known of it: ``of token 1``, ``x 0.7071``.
         product: the matrix product that makes it, as ``(query key)(key dim) -> (query dim)``; empty for none.
@@ -38,7 +38,7 @@ class Made:
     numbers: str = ""
 
     def __str__(self) -> str:
-        axes = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.shape, strict=True))
+        axes = ", ".join(f"{axis} {size}".strip() for axis, size in zip(self.axes, self.shape, strict=True))
         made = f"{self.name} ({axes})" if axes else self.name
         return f"{made} {self.note}".rstrip()
 

@@ -13,6 +13,9 @@ from qkv.report.terminal import report_text
 BESIDE = 130
 """Columns from which on there is room for the notes beside the code."""
 
+MARGIN = 8
+"""Columns at most that the lines' numbers, the marks and the gaps take."""
+
 _MARKS = {"right": ("✓", "green"), "wrong": ("✗", "bold red"), "": ("", "")}
 
 
@@ -22,28 +25,29 @@ def anatomy_text(anatomy: Anatomy, console: Console, *, verbose: bool = False) -
     if not anatomy.lines:
         return report
     shown: Anatomy = harmless(anatomy)
-    table = _beside(shown) if console.width >= BESIDE else _beneath(shown)
+    table = (_beside if console.width >= BESIDE else _beneath)(shown, console.width)
     with console.capture() as captured:
         console.print(table)
     code = "\n".join(line.rstrip() for line in captured.get().splitlines())
     return encodable(code + "\n\n", console.encoding or "utf-8") + report
 
 
-def _beside(anatomy: Anatomy) -> RenderableType:
+def _beside(anatomy: Anatomy, console_width: int) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", style="dim", no_wrap=True)
     table.add_column(ratio=5, overflow="fold")
     table.add_column(width=1)
     table.add_column(ratio=6, overflow="fold")
+    width = (console_width - MARGIN) * 6 // 11
     for line, before in _with_last(anatomy):
         if line.cell != before:
             table.add_row("", Text(f"cell {line.cell}", "bold"))
         mark, style = _MARKS[line.mark]
-        table.add_row(str(line.line), Text(line.code), Text(mark, style), _notes(line))
+        table.add_row(str(line.line), Text(line.code), Text(mark, style), _notes(line, width))
     return table
 
 
-def _beneath(anatomy: Anatomy) -> RenderableType:
+def _beneath(anatomy: Anatomy, console_width: int) -> RenderableType:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(justify="right", style="dim", no_wrap=True)
     table.add_column(ratio=1, overflow="fold")
@@ -52,7 +56,7 @@ def _beneath(anatomy: Anatomy) -> RenderableType:
             table.add_row("", Text(f"cell {line.cell}", "bold"))
         table.add_row(str(line.line), Text(line.code))
         mark, style = _MARKS[line.mark]
-        notes = _notes(line)
+        notes = _notes(line, console_width - MARGIN)
         if notes.plain:
             table.add_row(Text(mark, style), notes)
     return table
@@ -64,16 +68,18 @@ def _with_last(anatomy: Anatomy) -> list[tuple[CodeLine, int]]:
     return list(zip(anatomy.lines, cells, strict=False))
 
 
-def _notes(line: CodeLine) -> Text:
-    parts = [_made(made) for made in line.makes]
+def _notes(line: CodeLine, width: int) -> Text:
+    parts = [_made(made, width) for made in line.makes]
     notes = Text("\n").join(parts)
     if line.note:
         notes = Text("\n").join([*parts, Text(line.note, "red")])
     return notes
 
 
-def _made(made: Made) -> Text:
+def _made(made: Made, width: int) -> Text:
+    """What is made, and beneath it the product that makes it, its numbers in a line of their own where it is long."""
     text = Text(str(made), "cyan")
     if made.product:
-        text.append(f"\n  {made.product}   {made.numbers}", "dim")
+        together = f"  {made.product}   {made.numbers}"
+        text.append(f"\n{together}" if len(together) <= width else f"\n  {made.product}\n  {made.numbers}", "dim")
     return text

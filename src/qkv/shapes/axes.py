@@ -13,6 +13,9 @@ from qkv.shapes.product import Shape
 LITERALS = (2, 3, 4, 6, 8)
 """Numbers that code writes out: q, k and v in one array, two halves, a layer four times as wide."""
 
+LENGTHS = ("tokens", "query", "key", "context_length")
+"""Axes that code makes one longer or shorter, or counts the distances of."""
+
 MOST_TOGETHER = 3
 """Axes that are flattened into one: batch, heads and tokens."""
 
@@ -70,8 +73,9 @@ class Axes:
             yield from ((f"{name}/{number}", size // number) for number in (2, 4) if not size % number)
             yield from ((f"{number}*{name}", number * size) for number in LITERALS)
         for name, size in plain:
-            yield from ((f"{name}{more:+d}", size + more) for more in (1, -1))
-            yield f"2*{name}-1", 2 * size - 1
+            if name in LENGTHS:
+                yield from ((f"{name}{more:+d}", size + more) for more in (1, -1))
+                yield f"2*{name}-1", 2 * size - 1
 
     def _fused(self) -> Iterator[tuple[str, int]]:
         """One projection for query, key and value where these have fewer heads; the channels that rope leaves alone."""

@@ -16,6 +16,9 @@ from qkv.shapes.sheet import Line
 
 SIDES = ("query", "key")
 
+AT_MOST = "≤"
+"""Stands before an axis that is longer in one turn of a loop than in another: how long it is at most."""
+
 
 def lines_of(recording: Recording, axes: Axes) -> tuple[Line, ...]:
     """What the code makes, one line for each expression that makes an array, in the order they are first reached.
@@ -23,22 +26,33 @@ def lines_of(recording: Recording, axes: Axes) -> tuple[Line, ...]:
     An expression that is reached several times, in a loop, stands for the largest array that it makes.
     """
     naming = _Naming(recording, axes)
-    at: dict[int, list[Line]] = {}
+    at: dict[int, list[tuple[str, Line]]] = {}
     for operation in recording.operations:
         naming.follow(operation)
         if operation.during == "call" and operation.place is not None:
             line = naming.line(operation)
             if line is not None:
-                at.setdefault(operation.place, []).append(line)
-    return _whole(tuple(max(lines, key=lambda line: math.prod(line.shape.sizes)) for lines in at.values()))
+                at.setdefault(operation.place, []).append((operation.name, line))
+    return tuple(map(_largest, map(_given, at.values())))
 
 
-def _whole(lines: tuple[Line, ...]) -> tuple[Line, ...]:
-    """The same lines; a statement's target only at the last expression of those that go into it."""
-    last = {(line.line, line.makes): place for place, line in enumerate(lines)}
-    return tuple(
-        line if last[line.line, line.makes] == place else replace(line, makes="") for place, line in enumerate(lines)
-    )
+def _given(made: Sequence[tuple[str, Line]]) -> list[Line]:
+    """What an expression gives each time it is reached: the last of what a library's function makes on its way."""
+    names = [name for name, _ in made]
+    whole = len(names)
+    period = next(one for one in range(1, whole + 1) if not whole % one and names == names[:one] * (whole // one))
+    return [line for _, line in made[period - 1 :: period]]
+
+
+def _largest(lines: Sequence[Line]) -> Line:
+    """Of what one expression gives each time the largest, an axis that is not always as long marked as such."""
+    largest = max(reversed(lines), key=lambda line: math.prod(line.shape.sizes))
+    shapes = [line.shape.sizes for line in lines if len(line.shape.sizes) == len(largest.shape.sizes)]
+    axes = [
+        axis if {*sizes} == {size} else f"{AT_MOST}{axis}"
+        for axis, size, sizes in zip(largest.shape.axes, largest.shape.sizes, zip(*shapes, strict=True), strict=True)
+    ]
+    return replace(largest, shape=Shape(tuple(axes), largest.shape.sizes))
 
 
 class _Naming:
@@ -57,7 +71,7 @@ class _Naming:
 
     def follow(self, operation: Operation) -> None:
         """Nothing; takes note of what an operation does to queries and keys."""
-        operands = list(_refs(operation))
+        operands = arrays_of(operation)
         for place, result in enumerate(operation.results):
             self._roles[result] = self._role(operation, place, operands)
             shape = self.shape(result)
@@ -74,10 +88,10 @@ class _Naming:
         shape = self.shape(operation.results[0])
         if not shape.sizes:
             return None
-        products = tuple(self._products(operation))
+        products = tuple(products_of(operation, [self.shape(one) for one in arrays_of(operation)]))
         times = math.prod(shape.sizes) // math.prod(products[-1].result.sizes) if products else 1
         code = " ".join(place.code.split())
-        return Line(Path(place.file).name, place.line, code, place.target, shape, products, times)
+        return Line(Path(place.file).name, place.line, code, place.makes, shape, products, times)
 
     def _role(self, operation: Operation, place: int, operands: Sequence[int]) -> str | None:
         """Whether a result is made for the query, the key or the value: by what it is called, or made of."""
@@ -102,15 +116,8 @@ class _Naming:
                 return (axes[1], axes[0]) if turned else (axes[0], axes[1])
         return None
 
-    def _products(self, operation: Operation) -> Iterator[Product]:
-        operands = list(_refs(operation))
-        find = _PRODUCTS.get(operation.name)
-        if find is not None and len(operands) > 1:
-            shapes = [self.shape(one) for one in operands]
-            yield from (product for product in find(operation, shapes) if _is_whole(product))
 
-
-def _refs(operation: Operation) -> Iterator[int]:
+def arrays_of(operation: Operation) -> list[int]:
     """The numbers of an operation's arrays, in the order they stand."""
 
     def inside(value: Any) -> Iterator[int]:
@@ -123,7 +130,7 @@ def _refs(operation: Operation) -> Iterator[int]:
             for one in value:
                 yield from inside(one)
 
-    yield from inside([*operation.arguments, *operation.keywords.values()])
+    return list(inside([*operation.arguments, *operation.keywords.values()]))
 
 
 def _role_of(name: str) -> str | None:
@@ -136,6 +143,13 @@ def _role_of(name: str) -> str | None:
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
+
+
+def products_of(operation: Operation, shapes: Sequence[Shape]) -> Iterator[Product]:
+    """The products of two matrices that an operation makes, of arrays of these shapes."""
+    find = _PRODUCTS.get(operation.name)
+    if find is not None and len(shapes) > 1:
+        yield from (product for product in find(operation, shapes) if _is_whole(product))
 
 
 def _is_whole(product: Product) -> bool:

@@ -112,13 +112,13 @@ def _place(frame: FrameType) -> Place:
     if node is not None:
         whole = _whole(node)
         return Place(file, whole.lineno, whole.end_lineno or whole.lineno, whole.col_offset, whole.end_col_offset or 0,
-                     function, _text(whole, lines), _target(whole, lines))  # fmt: skip
+                     function, _text(whole, lines), _target(whole, lines), _made(whole, lines))  # fmt: skip
     line = linecache.getline(file, frame.f_lineno).rstrip()
     bare = line.lstrip()
     start, end = len(line[: len(line) - len(bare)].encode()), len(line.encode())
     statements = executed.statements or ()
     target = _target(next(iter(statements)), lines) if len(statements) == 1 else ""
-    return Place(file, frame.f_lineno, frame.f_lineno, start, end, function, bare, target)
+    return Place(file, frame.f_lineno, frame.f_lineno, start, end, function, bare, target, target)
 
 
 def _function(code: CodeType) -> str:
@@ -159,3 +159,27 @@ def _target(node: Any, lines: Sequence[str]) -> str:
         case ast.Expr(ast.Call(ast.Attribute(owner, method), [ast.Constant(str(name)), *_])) if method in _STORES:
             return f"{_text(owner, lines)}.{name}"
     return ""
+
+
+def _made(node: Any, lines: Sequence[str]) -> str:
+    """What this very expression is assigned to, as it is written; empty for a part of a larger one.
+
+    One of several that are taken apart into as many names is its own; each that a comprehension gives is all of them.
+    """
+    outer: Any = getattr(node, "parent", None)
+    while isinstance(outer, ast.IfExp) and node is not outer.test:
+        node, outer = outer, getattr(outer, "parent", None)
+    target = _first_target(getattr(outer, "parent", None))
+    several = isinstance(target, ast.Tuple | ast.List)
+    match outer:
+        case ast.Tuple(elts) if several and len(target.elts) == len(elts):
+            return _text(target.elts[elts.index(node)], lines)
+        case ast.GeneratorExp() | ast.ListComp() if several and outer.elt is node:
+            return _text(target, lines)
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.NamedExpr():
+            return _target(outer, lines)
+    return _target(node, lines) if isinstance(node, ast.stmt) else ""
+
+
+def _first_target(statement: Any) -> Any:
+    return statement.targets[0] if isinstance(statement, ast.Assign) else None
