@@ -152,7 +152,7 @@ class _Book:
         if self._fused is not None and array.size == self._fused.size:
             off = np.abs(np.sort(array, axis=None) - self._fused)
             if off.max() <= self._closeness * np.abs(self._fused).max():
-                return Sight(FUSED, Stage.PROJECT, ("?",) * array.ndim)
+                return Sight(FUSED, Stage.PROJECT, ("",) * array.ndim)
         multiple = self._atlas.multiple(array) if multiples else None
         return None if multiple is None else _sight(multiple, right=False)
 
