@@ -99,14 +99,6 @@ def test_attentions_of_one_script_that_differ_are_told_apart(judge: Callable[[st
     assert second.endswith("causal (line 6)")
 
 
-def test_a_mask_of_its_own_that_is_not_used_is_told(judge: Callable[[str], Report]) -> None:
-    window = "near = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) < 2\nseen = np.where(near, s, -np.inf)\n"
-    report = judge(PLAIN.replace("w =", f"{window}w ="))
-    assert report.verdict is Verdict.RIGHT
-    assert "seen is masked, and no context vectors are made of it" in report.assumptions
-    assert report.held_to.endswith("no mask")
-
-
 @pytest.mark.parametrize(
     ("source", "why", "hint"),
     [

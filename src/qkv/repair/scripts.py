@@ -25,6 +25,9 @@ from qkv.scripts.slips import slip_of
 BY_NAME = frozenset({"other-token", "stale-variable", "compared-with-other-token", "values-in-another-order"})
 """Slips that are told by names and orders alone: any edit that hides these would do, but one of what a loop counts."""
 
+MASKLESS = frozenset({"mask-not-applied", "causal-missing"})
+"""Slips that leave some context vectors without a mask: a mask that is read for anything else would hide these too."""
+
 OTHER_INDEX = slip_of("other-index")
 
 
@@ -81,7 +84,7 @@ def _likely(code: Code, found: Explained, suspicion: Suspicion) -> Iterator[Chan
 
 def _by_index(text: Text, found: Explained, patch: Patch) -> Anatomy:
     """A script in which nothing was known to be wrong but by its numbers, with the index that makes it right."""
-    shown = line_shown_by(patch, text.file, None)
+    shown = line_shown_by(patch, None)
     line = None if shown is None else replace(source_line(text, shown.line), note=shown.note)
     before, after = patch.before.strip(), patch.after.strip()
     said = f"with `{after}` in the place of `{before}` the whole script is a right attention; as it stands it is none"
@@ -102,7 +105,8 @@ def _is(line: CodeLine, report: Report) -> bool:
 
 def _is_right(again: Explained, before: Explained) -> bool:
     """Whether a script is right once it is edited, without more being assumed, and still makes all that it made."""
-    if again.assumed - before.assumed or again.masked < before.masked:
+    unmasked = not MASKLESS.isdisjoint(fault.id for fault in before.report.faults)
+    if again.assumed - before.assumed or again.masked < before.masked + unmasked:
         return False
     makes_all = again.contexts >= before.contexts and not again.lacks(before)
     return again.report.verdict is Verdict.RIGHT and makes_all

@@ -99,9 +99,40 @@ def with_code(code: str, old: str, new: str) -> tuple[str, int]:
     same = [node for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == wanted]
     edits = []
     for node in same:
-        inside = loose and isinstance(above[node], NESTING) and not _is_bracketed(code.encode(), node)
-        edits.append((node.col_offset, node.end_col_offset or 0, f"({new})" if inside else new))
+        start, end = node.col_offset, node.end_col_offset or 0
+        bracketed, nested = _is_bracketed(code.encode(), node), isinstance(above[node], NESTING)
+        if bracketed and nested and not loose:
+            start, end = start - 1, end + 1  # the brackets were those of what stood there
+        edits.append((start, end, f"({new})" if loose and nested and not bracketed else new))
     return _edited(code, edits), len(edits)
+
+
+def turned_round(code: str) -> str:
+    """The code with the condition of its ``masked_fill``, ``where`` or assignment turned round, if it has one."""
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return code
+    for node in ast.walk(tree):
+        condition: ast.expr | None = None
+        if called(node) in ("where", "masked_fill", "masked_fill_") and isinstance(node, ast.Call):
+            condition = next(iter(node.args), None)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            condition = node.slice
+        if condition is not None:
+            return _edited(code, [(condition.col_offset, condition.end_col_offset or 0, _not(condition))])
+    return code
+
+
+def _not(condition: ast.expr) -> str:
+    """The opposite of a condition on arrays."""
+    if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Invert):
+        return ast.unparse(condition.operand)
+    if isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Eq | ast.NotEq):
+        opposite = ast.NotEq() if isinstance(condition.ops[0], ast.Eq) else ast.Eq()
+        return ast.unparse(ast.Compare(condition.left, [opposite], condition.comparators))
+    written = ast.unparse(condition)
+    return f"~({written})" if isinstance(condition, LOOSE) else f"~{written}"
 
 
 def without_brackets(code: str) -> str:

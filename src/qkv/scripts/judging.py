@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from qkv.adapters.texts import Text
 from qkv.scripts import naming
+from qkv.scripts.allowed import documents
 from qkv.scripts.findings import Finding
 from qkv.scripts.fused import FUSED
+from qkv.scripts.idle import idle_masks
 from qkv.scripts.lacking import without_context
 from qkv.scripts.lists import CONTEXT, answer_of
 from qkv.scripts.masking import masking
@@ -55,9 +57,10 @@ def judged(reading: Reading, text: Text) -> Judgement:
         findings += scale(mix, text.source, judgement.assumptions)
         findings += masking(mix, judgement.mixes, judgement.assumptions, text)
         judgement.findings += (blamed_on_use(mix, finding, live) for finding in findings)
-    judgement.findings = _with_crossed(reading, judgement.findings)
+    judgement.findings = [*_with_crossed(reading, judgement.findings), *documents(reading, live)]
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
+    _add_idle(judgement, reading, text)
     judgement.findings = _first_of_each(reading, judgement.findings)
     fused = next(
         (one for one in reading.operations if one.name in FUSED and one.results[0] not in reading.sights), None
@@ -75,6 +78,17 @@ def judged(reading: Reading, text: Text) -> Judgement:
         name = reading.name_of(unknown[0].weights) or "its weights"
         judgement.open = f"how {name} was made of the scores is not known, though its rows sum to one"
     return judgement
+
+
+def _add_idle(judgement: Judgement, reading: Reading, text: Text) -> None:
+    """Nothing; adds what is wrong with masks that are made for nothing, where nothing else is with a mask."""
+    if any(finding.fault.startswith(("mask", "causal")) for finding in judgement.findings):
+        return
+    for idle in idle_masks(judgement.mixes, reading, text, judgement.assumptions):
+        if isinstance(idle, str):
+            judgement.open = judgement.open or idle
+        else:
+            judgement.findings.append(idle)
 
 
 def _unlike(reading: Reading) -> Iterator[tuple[str, int]]:

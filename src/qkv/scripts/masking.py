@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from qkv.adapters.texts import Text
+from qkv.scripts.allowed import taken_as_meant, told_of
 from qkv.scripts.findings import Finding
 from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
@@ -22,15 +23,16 @@ def masking(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) 
         yield from unmasked(mix, mixes, assumptions, text)
         return
     rows = visible.reshape(-1, *visible.shape[-2:])[0]
+    step = next(one for one in mix.path if one.move == "mask")
     if rows.shape[0] != rows.shape[1]:
+        yield from told_of(mix, step, visible)
         return
     chosen = list(range(len(rows))) if mix.token is None else [mix.token]
-    step = next(one for one in mix.path if one.move == "mask")
-    name = reading.name_of(step) or "the scores"
     diagonal = _diagonal(rows, chosen)
     if diagonal is None or diagonal == 0:
         if not np.array_equal(rows[chosen], np.tri(len(rows))[chosen] > 0):
-            assumptions.append(f"the mask on {name} is no causal one, and was taken as meant")
+            assumptions.append(taken_as_meant(mix))
+            yield from told_of(mix, step, visible)
         return
     fault = "causal-inverted" if diagonal == INVERTED else "causal-strict" if diagonal < 0 else "causal-one-ahead"
     seen = next(row for row in chosen if not np.array_equal(rows[row], np.tri(len(rows))[row] > 0))

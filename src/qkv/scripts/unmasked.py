@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 
-import numpy as np
-
 from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
+from qkv.scripts.idle import applied, not_applied, seen_through
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.spots import Written, spot_at
 from qkv.scripts.variables import live_values
-from qkv.scripts.writing import drawn, hiding, remade, where_hidden
+from qkv.scripts.writing import drawn, hiding, remade
 
 
 def unmasked(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
@@ -23,16 +22,12 @@ def unmasked(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text)
     word = next(filter(naming.causal_word, mix.names()), "")
     if not word and (mixes[-1] is not mix or any(other.visible is not None for other in mixes)):
         return
-    masked = list(_idle(mix, live))
-    idle = [known for known in masked if _is_causal(known)]
-    if len(masked) > len(idle):
-        name = next(mix.name(known, "a masked copy of the scores") for known in masked if known not in idle)
-        assumptions.append(f"{name} is masked, and no context vectors are made of it")
+    idle = list(_idle(mix, live))
     found = next((one for known in idle if (one := _too_late(mix, known) or _thrown_away(mix, known))), None)
-    found = found or _unused(mix, live)
+    found = found or _unused(mix, live, text, assumptions)
     said = word or naming.causal_comment(text.source)
     if found is None and idle:
-        found = _not_used(mix, idle[-1])
+        found = _not_used(mix, idle[-1], assumptions)
     if found is None and said:
         found = _missing(mix, said)
     if found is not None:
@@ -45,11 +40,6 @@ def _idle(mix: Mix, live: Set[int]) -> Iterator[Known]:
     for known in dead:
         if known.move == "mask" and not known.slip and known.kind == "scores" and known.sources[0] in mix.path:
             yield known
-
-
-def _is_causal(masked: Known) -> bool:
-    visible = masked.visible
-    return visible is not None and bool((visible == (np.tri(*visible.shape[-2:]) > 0)).all())
 
 
 def _too_late(mix: Mix, masked: Known) -> Finding | None:
@@ -79,7 +69,7 @@ def _thrown_away(mix: Mix, masked: Known) -> Finding | None:
     return Finding.of("mask-not-applied", said, Written(spot, f"{name} = {spot.code}"), mix)
 
 
-def _unused(mix: Mix, live: Set[int]) -> Finding | None:
+def _unused(mix: Mix, live: Set[int], text: Text, assumptions: list[str]) -> Finding | None:
     """A mask in a variable that no weights are made with; None for none."""
     reading = mix.reading
     masks = [value for value, sight in reading.sights.items() if sight.known.kind == "mask" and reading.name(value)]
@@ -87,16 +77,16 @@ def _unused(mix: Mix, live: Set[int]) -> Finding | None:
         return None
     name = reading.name(masks[-1])
     said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-    hidden = where_hidden(mix, masks[-1], name) or name
-    written = remade(mix, mix.softmax or mix.context, lambda scores: hiding(mix, scores, hidden))
-    return Finding.of("mask-not-applied", said, written, mix)
+    visible = seen_through(reading.array(masks[-1]))
+    return not_applied(mix, said, applied(mix, masks[-1], name, text), visible, assumptions)
 
 
-def _not_used(mix: Mix, masked: Known) -> Finding:
+def _not_used(mix: Mix, masked: Known, assumptions: list[str]) -> Finding:
     name = mix.name(masked, "a masked copy of the scores")
     said = f"{name} is made, and the weights are not made of it: every token sees all others, later ones too"
     written = remade(mix, mix.softmax or mix.context, lambda scores: name)
-    return Finding.of("mask-not-applied", said, written, mix)
+    assert masked.visible is not None
+    return not_applied(mix, said, written, masked.visible, assumptions)
 
 
 def _missing(mix: Mix, word: str) -> Finding:

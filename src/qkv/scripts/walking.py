@@ -22,6 +22,9 @@ _TOLD_APART = ("kind", "move", "slip", "over", "role", "sources")
 _REDUCING = frozenset({"max", "amax", "min", "amin", "mean", "norm", "argmax"})
 """Operations that leave one number of many: these are part of no stage, though they may equal some of its numbers."""
 
+_COMPARING = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "logical_and", "logical_or", "less_equal"})
+"""Operations that say of pairs of places which of them may see each other."""
+
 MOST_READ = 4000
 """Operations that are read; a longer script repeats itself."""
 
@@ -290,7 +293,8 @@ class _Reader:
             return None
         above = any(one in self.sights and self.sights[one].known.kind == "mask" for one in given)
         named = "mask" in naming.words(self.reading.target(operation, value))
-        if not (above or named or operation.name in ("tril", "triu", "tri")):
+        drawn = operation.name in ("tril", "triu", "tri") or (operation.name in _COMPARING and array.dtype == bool)
+        if not (above or named or drawn):
             return None
         if len(np.unique(array)) != 2:
             return None
