@@ -14,6 +14,7 @@ from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
 from qkv.adapters.texts import Text, is_notebook, script_of, text_of
+from qkv.adapters.tracebacks import shown
 from qkv.comparison import Expectation
 from qkv.diagnosis import Diagnosis, Explanation, diagnose
 from qkv.dumps.judging import DumpRequest, judge_dump
@@ -221,11 +222,11 @@ def of_dump(request: Request, verb: str) -> DumpRequest:
 def _judged(host: Hosting, request: Request, seen: Callable[[Trial, Diagnosis], None] = _unseen) -> Report:
     words, repeat = CandidateWords(name=request.name, file=request.file), request.command("check")
     try:
-        facts = host.open(request.to_open, request.source)
+        facts = host.open(request.to_open, request.instead)
         words = words_of(facts)
         trial, diagnosis = _decided(settled(host, facts, request))
         sweep, diagnosis = _at_other_sizes(trial, diagnosis, request.sweep)
-        bench = Bench(host, request.to_open, trial, request.source) if _may_be_patched(request, trial) else None
+        bench = Bench(host, request.to_open, trial, request.instead) if _may_be_patched(request, trial) else None
         runs_plainly = bench is not None and trial.runs_plainly()
         seen(trial, diagnosis)
         line = _line_of(trial, diagnosis)  # while it is as it was judged: what follows builds it in other sizes
@@ -256,7 +257,8 @@ def _with_line(report: Report, line: SourceLine | str) -> Report:
     if isinstance(line, str):
         return replace(report, line_why=line)
     file = report.candidate.file
-    return replace(report, line=replace(line, file=file) if file and Path(file).resolve() == Path(line.file) else line)
+    own = file and Path(file).resolve() == Path(line.file)
+    return replace(report, line=replace(line, file=file if own else shown(line.file)))
 
 
 def _may_be_patched(request: Request, trial: Trial) -> bool:
@@ -276,10 +278,10 @@ def _with_patch(report: Report, bench: Bench, runs_plainly: bool, request: Reque
     if report.verdict is not Verdict.WRONG:
         return report
 
-    def is_right(source: bytes) -> bool:
+    def is_right(edits: Mapping[str, bytes]) -> bool:
         if runs_plainly and not bench.trial.runs_plainly():  # who leaves its mask out must still be able to
             return False
-        again = replace(request, source=source, patch_seconds=0.0, advance=lambda share: None)
+        again = replace(request, instead={**request.instead, **edits}, patch_seconds=0.0, advance=lambda share: None)
         return _judged(bench.host, again).verdict is Verdict.RIGHT
 
     # A bar of progress is either that of a long sequence or this one.
@@ -287,7 +289,7 @@ def _with_patch(report: Report, bench: Bench, runs_plainly: bool, request: Reque
     patch = patch_for(report, bench, is_right, request.patch_seconds, advance)
     if patch is None:
         return report
-    line = line_shown_by(patch, report.candidate.file, report.line)
+    line = line_shown_by(patch, report.line)
     return replace(report, patch=patch, line=line, line_why="" if line is not None else report.line_why)
 
 
@@ -302,7 +304,7 @@ def settled(host: Hosting, facts: Facts, request: Request) -> Sequence[Trial]:
     first_error: CandidateError | None = None
 
     def reopen() -> None:
-        host.open(request.to_open, request.source)
+        host.open(request.to_open, request.instead)
 
     for construction in fitting_constructions(host, facts, spec, request.conventions, said.stated):
         try:

@@ -39,7 +39,7 @@ class Request:
         length: tokens of one long sequence to judge too; None for none.
         dtype: the precision to run the candidate in; None for the best that it takes.
         advance: is told the share of long work done since it was told last.
-        source: the text to judge the file by, in place of what it holds.
+        instead: texts to judge by in place of what files hold, by their absolute paths.
         patch_seconds: how long to look for a repair of a file that is wrong.
     """
 
@@ -57,7 +57,7 @@ class Request:
     length: int | None = None
     dtype: DType | None = None
     advance: Callable[[float], None] = lambda share: None
-    source: bytes | None = None
+    instead: Mapping[str, bytes] = field(default_factory=dict)
     patch_seconds: float = 0.0
 
     @property
@@ -99,6 +99,11 @@ class Request:
         """The candidate's file; empty for an object."""
         found = re.match(r".+?\.(?:py|ipynb)(?=:|$)", self.to_open) if self.from_file else None
         return found[0] if found else ""
+
+    @property
+    def source(self) -> bytes | None:
+        """The text to judge the candidate's file by, in place of what it holds; None for what it holds."""
+        return self.instead.get(str(Path(self.file).absolute())) if self.file else None
 
     def check_sizes(self) -> None:
         """Nothing.

@@ -106,7 +106,7 @@ def test_imports_and_files_beside_it_work_for_an_edited_text(tmp_path: Path, enc
     assert report.patch is not None
     assert report.patch.original == text.encode(encoding)
     with HostProcess() as host:
-        edited = judge(Request(str(path), {"num_heads": 2}, source=report.patch.edited), host)
+        edited = judge(Request(str(path), {"num_heads": 2}, instead={str(path.absolute()): report.patch.edited}), host)
     assert edited.verdict is Verdict.RIGHT
     assert path.read_bytes() == text.encode(encoding)
 

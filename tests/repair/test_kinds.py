@@ -78,7 +78,9 @@ def test_a_planted_fault_is_mended(fault: str, name: str, tmp_path: Path) -> Non
     assert report.verdict is Verdict.WRONG
     assert report.patch is not None
     assert path.read_text(encoding="utf-8") == planted.source
-    request = replace(request_for(path, style.NAME, list(style.OPTIONS)), source=report.patch.edited)
+    request = replace(
+        request_for(path, style.NAME, list(style.OPTIONS)), instead={str(path.absolute()): report.patch.edited}
+    )
     with contextlib.redirect_stdout(io.StringIO()):
         assert judge(request, Host()).verdict is Verdict.RIGHT
 

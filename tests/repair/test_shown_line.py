@@ -23,22 +23,22 @@ SOURCE = """def attention(q, k, v):
 """
 
 
-def patched(tmp_path: Path, *changes: tuple[str, str]) -> tuple[Patch, str]:
+def patched(tmp_path: Path, *changes: tuple[str, str]) -> Patch:
     path, edited = tmp_path / "mine.py", SOURCE
     path.write_text(SOURCE)
     for old, new in changes:
         edited = edited.replace(old, new)
-    return patch_between(str(path), SOURCE.encode(), edited.encode()), str(path)
+    return patch_between(str(path), SOURCE.encode(), edited.encode())
 
 
 def test_where_none_is_blamed_it_is_the_one_that_changes(tmp_path: Path) -> None:
-    shown = line_shown_by(*patched(tmp_path, ("2.0", "0.5")), None)
+    shown = line_shown_by(patched(tmp_path, ("2.0", "0.5")), None)
     assert shown is not None
     assert (shown.line, shown.until, shown.code) == (2, None, "scale = 2.0")
 
 
 def test_what_is_put_in_belongs_between_two_lines(tmp_path: Path) -> None:
-    shown = line_shown_by(*patched(tmp_path, ("    weights", "    scores = masked(scores)\n    weights")), None)
+    shown = line_shown_by(patched(tmp_path, ("    weights", "    scores = masked(scores)\n    weights")), None)
     assert shown is not None
     assert (shown.line, shown.until) == (5, 7)
 
@@ -54,8 +54,8 @@ def test_what_is_put_in_belongs_between_two_lines(tmp_path: Path) -> None:
     ],
 )
 def test_a_guess_gives_way_to_what_was_shown(tmp_path: Path, line, until, confirmed, told) -> None:
-    patch, file = patched(tmp_path, ("q @ k.T", "k @ q.T"))
-    shown = line_shown_by(patch, file, SourceLine(file, line, "", "", until, confirmed))
+    patch = patched(tmp_path, ("q @ k.T", "k @ q.T"))
+    shown = line_shown_by(patch, SourceLine(patch.path, line, "", "", until, confirmed))
     assert shown is not None
     assert shown.line == told
 

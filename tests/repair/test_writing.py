@@ -39,7 +39,7 @@ def test_lines_that_are_added_stand_before_none() -> None:
 
 
 def test_the_file_keeps_its_mode_and_gets_the_text(file: Path) -> None:
-    write(patch_between(str(file), BEFORE, AFTER), str(file))
+    write(patch_between(str(file), BEFORE, AFTER))
     assert file.read_bytes() == AFTER
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     assert left_in(file.parent) == ["attention.py"]
@@ -48,7 +48,7 @@ def test_the_file_keeps_its_mode_and_gets_the_text(file: Path) -> None:
 def test_a_link_is_followed(file: Path) -> None:
     link = file.with_name("link.py")
     link.symlink_to(file)
-    write(patch_between(str(link), BEFORE, AFTER), str(link))
+    write(patch_between(str(link), BEFORE, AFTER))
     assert link.is_symlink()
     assert file.read_bytes() == AFTER
 
@@ -56,7 +56,7 @@ def test_a_link_is_followed(file: Path) -> None:
 def test_what_is_read_only_is_left_alone(file: Path) -> None:
     file.chmod(0o444)
     with pytest.raises(CandidateError, match=r"attention\.py is read-only") as caught:
-        write(patch_between(str(file), BEFORE, AFTER), str(file))
+        write(patch_between(str(file), BEFORE, AFTER))
     assert caught.value.hint == f"chmod u+w {file}"
     assert file.read_bytes() == BEFORE
 
@@ -65,7 +65,7 @@ def test_what_has_changed_since_is_left_alone(file: Path) -> None:
     patch = patch_between(str(file), BEFORE, AFTER)
     file.write_bytes(BEFORE + b"# more\r\n")
     with pytest.raises(CandidateError, match="has changed since it was judged"):
-        write(patch, str(file))
+        write(patch)
     assert file.read_bytes() == BEFORE + b"# more\r\n"
     assert left_in(file.parent) == ["attention.py"]
 
@@ -73,4 +73,4 @@ def test_what_has_changed_since_is_left_alone(file: Path) -> None:
 def test_what_is_gone_is_said(file: Path) -> None:
     file.unlink()
     with pytest.raises(CandidateError, match="can't be written: No such file"):
-        write(patch_between(str(file), BEFORE, AFTER), str(file))
+        write(patch_between(str(file), BEFORE, AFTER))

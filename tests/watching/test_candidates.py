@@ -254,7 +254,7 @@ def test_a_watched_call_of_a_small_module_is_quick(write: Callable[[str], str]) 
 def test_places_are_in_the_text_that_a_file_is_judged_by(write: Callable[[str], str]) -> None:
     path = write("import torch\ndef attention(x):\n    return x + x\n")
     host = Host()
-    host.open(f"{path}:attention", b"import torch\n\n\ndef attention(x):\n    return torch.exp(x) - x\n")
+    host.open(f"{path}:attention", {str(path): b"import torch\n\n\ndef attention(x):\n    return torch.exp(x) - x\n"})
     recording = host.call(Call([X], watched=True)).recording
     assert recording is not None
     assert [(one.line, one.code) for one in recording.places] == [(5, "torch.exp(x)"), (5, "torch.exp(x) - x")]

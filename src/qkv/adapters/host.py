@@ -16,7 +16,7 @@ from qkv.adapters.differentiation import recorded
 from qkv.adapters.facts import facts_of
 from qkv.adapters.holders import FunctionHolder, ObjectHolder
 from qkv.adapters.loading import load
-from qkv.adapters.messages import Array, Call, Config, DType, Facts, Framework, Reply, ScriptRun
+from qkv.adapters.messages import AS_THEY_STAND, Array, Call, Config, DType, Facts, Framework, Reply, ScriptRun
 from qkv.adapters.refusing import refuse
 from qkv.adapters.replaced import blamed
 from qkv.adapters.results import describe, flatten
@@ -51,14 +51,14 @@ class Host:
         self._holder: FunctionHolder | ObjectHolder | None = None
         self._making: Callable[[], Any] | None = None
 
-    def open(self, target: Any, source: bytes | None = None) -> Facts:
+    def open(self, target: Any, instead: Mapping[str, bytes] = AS_THEY_STAND) -> Facts:
         """What the candidate says of itself, once it is loaded.
 
         A function without arguments is a factory: it is called, and what it returns is the candidate.
 
         Args:
             target: ``file.py:Name`` or the like (see `loading.load`), or the object itself.
-            source: what to run as the file's text in place of what it holds.
+            instead: texts to run in place of what files hold, by their absolute paths.
 
         Raises:
             CandidateError: it can't be found or loaded.
@@ -72,7 +72,7 @@ class Host:
                     target = target()
             return self._take(target, name if isinstance(name, str) else type(target).__name__, "", ())
         with self._watched(f"importing {target}"), captured():
-            loaded = load(target, source)
+            loaded = load(target, instead)
         if self._isolated:
             # What a file may have set too low for us.
             sys.setrecursionlimit(max(sys.getrecursionlimit(), 1000))

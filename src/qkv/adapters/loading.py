@@ -9,7 +9,7 @@ import importlib.machinery
 import importlib.util
 import linecache
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -17,6 +17,7 @@ from typing import Any
 
 from qkv.adapters import choosing
 from qkv.adapters.code_lines import code_lines
+from qkv.adapters.messages import AS_THEY_STAND
 from qkv.adapters.replaced import with_builtins
 from qkv.adapters.sources import parsed_file, syntax_error
 from qkv.adapters.targets import existing_file, split_target
@@ -60,12 +61,12 @@ class Loaded:
     module: ModuleType
 
 
-def load(target: str, source: bytes | None = None) -> Loaded:
+def load(target: str, instead: Mapping[str, bytes] = AS_THEY_STAND) -> Loaded:
     """The object that a target names; the one attention in the file where it names none.
 
     Args:
         target: ``path/to/file.py``, ``path/to/file.py:Name`` or ``package.module:Name``; a name may be dotted.
-        source: what to run as that file's text in place of what it holds.
+        instead: texts to run in place of what files hold, by their absolute paths.
 
     Raises:
         CandidateError: there is no such file or name, the file can't be run, or it holds no one attention.
@@ -76,9 +77,9 @@ def load(target: str, source: bytes | None = None) -> Loaded:
     if path.lower().endswith((".py", ".ipynb")):
         file = existing_file(path)
         if is_notebook(path):
-            source = text_of(path, source).source.encode()
-        _hold_to(file, source)
-        parsed = tree = parsed_file(file, path, source)
+            instead = {**instead, str(file): text_of(path, instead.get(str(file))).source.encode()}
+        _hold_to(instead, file)
+        parsed = tree = parsed_file(file, path, instead.get(str(file)))
         module = _import_file(file, path, parsed)
     else:
         module = _import_module(path)
@@ -99,8 +100,6 @@ def _import_file(file: Path, shown: str, tree: ast.Module) -> ModuleType:
     leave_no_bytecode(root)
     _search_in(root, file.parent)
     if len(names) > 1 and "." not in file.stem and _is_relative(tree):
-        if str(file) in _INSTEAD:
-            sys.modules.pop(".".join(names), None)
         return _run(lambda: importlib.import_module(".".join(names)), shown, str(file))
     return _run(lambda: _execute(file), shown, str(file))
 
@@ -213,16 +212,26 @@ _INSTEAD: dict[str, bytes] = {}
 """Texts that are run in place of what files hold."""
 
 
-def _hold_to(file: Path, source: bytes | None) -> None:
-    """Nothing; from now on the file is run, and quoted, as if it held this source; as it stands, where that is None."""
-    path = str(file)
-    _INSTEAD.pop(path, None)
-    linecache.cache.pop(path, None)
-    if source is not None:
-        _INSTEAD[path] = source
-        with contextlib.suppress(SyntaxError, ValueError):
-            lines = code_lines(importlib.util.decode_source(source), keepends=True)
-            linecache.cache[path] = (len(source), None, lines, path)
+def _hold_to(texts: Mapping[str, bytes], candidate: Path) -> None:
+    """Nothing; from now on these files are run, and quoted, as if they held these texts, and all others as they stand.
+
+    Modules that were made of what is no longer so are forgotten. Where it is but the candidate's own, those that it
+    imports may stay.
+    """
+    changed = {path for path in {*_INSTEAD, *texts} if _INSTEAD.get(path) != texts.get(path)}
+    _INSTEAD.clear()
+    _INSTEAD.update(texts)
+    for path in changed:
+        linecache.cache.pop(path, None)
+        if path in texts:
+            with contextlib.suppress(SyntaxError, ValueError):
+                lines = code_lines(importlib.util.decode_source(texts[path]), keepends=True)
+                linecache.cache[path] = (len(texts[path]), None, lines, path)
+    alone = changed <= {str(candidate)}
+    for name, module in list(sys.modules.items()) if changed else ():
+        users = isinstance(getattr(module, "__loader__", None), _QuietLoader)
+        if users and not (alone and getattr(module, "__file__", "") != str(candidate)):
+            del sys.modules[name]
 
 
 class _QuietLoader(importlib.machinery.SourceFileLoader):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -18,6 +19,9 @@ from qkv.vocabulary import DType as DType
 Framework = Literal["torch", "numpy"]
 Scalar = int | float | bool | str | None
 Array = np.ndarray[Any, np.dtype[Any]]
+
+AS_THEY_STAND: Mapping[str, bytes] = MappingProxyType({})
+"""No texts to run in place of what files hold."""
 
 
 @dataclass(frozen=True)
@@ -295,8 +299,8 @@ class ScriptRun:
 class Hosting(Protocol):
     """Whoever holds the candidate: `Host` in this process, `HostProcess` in a child. The judge knows only this."""
 
-    def open(self, target: Any, source: bytes | None = None) -> Facts:
-        """What the candidate says of itself, once it is loaded; ``source`` is run in place of what its file holds."""
+    def open(self, target: Any, instead: Mapping[str, bytes] = AS_THEY_STAND) -> Facts:
+        """What the candidate says of itself, once it is loaded; some texts are run in place of what files hold."""
 
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
         """What the object says of itself that the candidate class makes of these arguments (`Config` among them)."""

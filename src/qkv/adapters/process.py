@@ -12,7 +12,7 @@ import numpy as np
 
 from qkv.adapters.child import Child, Ended
 from qkv.adapters.encoding import LOST, decode, encode
-from qkv.adapters.messages import Array, Call, Facts, Reply, ScriptRun
+from qkv.adapters.messages import AS_THEY_STAND, Array, Call, Facts, Reply, ScriptRun
 from qkv.adapters.tracebacks import MOST_LINES, code_at, in_bytes, is_own, more_memory, shown
 from qkv.errors import CandidateError
 
@@ -57,7 +57,7 @@ class HostProcess:
         self._target = self._name = ""
         self._last: CandidateError | None = None
 
-    def start(self, target: str | None = None, source: bytes | None = None) -> HostProcess:
+    def start(self, target: str | None = None, instead: Mapping[str, bytes] = AS_THEY_STAND) -> HostProcess:
         """This object, at once: the child starts, and loads the target if one is given, while the caller goes on."""
         if self._child is None:
             try:
@@ -68,15 +68,15 @@ class HostProcess:
         if target is not None and self._opening is None:
             self._opening = self._target = self._name = target
             self._last = None
-            self._send("open", target, source)
+            self._send("open", target, dict(instead))
         return self
 
-    def open(self, target: Any, source: bytes | None = None) -> Facts:
+    def open(self, target: Any, instead: Mapping[str, bytes] = AS_THEY_STAND) -> Facts:
         """What the candidate says of itself, once it is loaded.
 
         Args:
             target: ``file.py:Name`` or the like.
-            source: what to run as the file's text in place of what it holds.
+            instead: texts to run in place of what files hold, by their absolute paths.
 
         Raises:
             CandidateError: it can't be found or loaded, or broke a limit.
@@ -88,7 +88,7 @@ class HostProcess:
         if self._opening != target:
             if self._opening is not None:
                 self.close()
-            self.start(target, source)
+            self.start(target, instead)
         self._opening = None
         facts: Facts = self._receive("open", Facts)
         self._name = facts.name

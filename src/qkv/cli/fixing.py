@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -37,12 +38,12 @@ def fixed(report: Report, request: Request, judge: Callable[[Request], Report]) 
     if patch is None:
         _say(f"no small edit was found with which {report.candidate.file or 'it'} is right, so nothing was changed")
         return report
-    again = judge(replace(request, source=patch.edited, patch_seconds=0.0))
+    again = judge(replace(request, instead={str(Path(patch.path).absolute()): patch.edited}, patch_seconds=0.0))
     if again.verdict is not Verdict.RIGHT:
-        _say(f"{request.file} was left as it is: with the edit it is {again.verdict.value} in a new process")
+        _say(f"{patch.path} was left as it is: with the edit it is {again.verdict.value} in a new process")
         return replace(report, patch=None)
     try:
-        write(patch, request.file)
+        write(patch)
     except CandidateError as error:
         _say(f"{error.message}. {error.hint}".rstrip(". "))
         return report

@@ -27,7 +27,7 @@ class _Stretch:
     put_in: bool = False
 
 
-def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceLine | None:
+def line_shown_by(patch: Patch, blamed: SourceLine | None) -> SourceLine | None:
     """The line that a repair changes; the one that is blamed, where that is as sure.
 
     A candidate that is right with another text in one place may have its fault there, whatever watching it told. But
@@ -37,10 +37,9 @@ def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceL
 
     Args:
         patch: the repair, with which the file was found right.
-        file: the file that it changes, as it was named.
         blamed: the line that is blamed so far, of a notebook in its joint source; None where none is.
     """
-    before, after = text_of(file, patch.original), text_of(file, patch.edited)
+    before, after = text_of(patch.path, patch.original), text_of(patch.path, patch.edited)
     stretches = list(_stretches(before.lines, after.lines))
     if not stretches:
         return blamed
@@ -51,7 +50,7 @@ def line_shown_by(patch: Patch, file: str, blamed: SourceLine | None) -> SourceL
     first, last = stretches[0], stretches[-1]
     until = last.last if first.put_in or last is not first else None
     note = "it is found right with the change" + (f" between this line and line {until}" if until else " of this line")
-    return SourceLine(file, first.first, before.lines[first.first - 1].strip(), note, until)
+    return SourceLine(patch.path, first.first, before.lines[first.first - 1].strip(), note, until)
 
 
 def _is_in(blamed: SourceLine, text: Text, stretches: Sequence[_Stretch]) -> bool:

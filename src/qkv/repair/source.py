@@ -75,7 +75,8 @@ class Source:
         """
         file, before, after = self._in_one_cell(edited) if self.cells else (self.file, self.code.data, edited)
         whole = self.whole(edited) or self.data
-        return replace(patch_between(file, before, after), mends=mends, original=self.data, edited=whole)
+        patch = patch_between(file, before, after)
+        return replace(patch, mends=mends, original=self.data, edited=whole, path=self.file)
 
     def _in_one_cell(self, edited: bytes) -> tuple[str, bytes, bytes]:
         """The cell that changes, as it is and as it is to be; the notebook and all of its code where several do."""
@@ -103,6 +104,7 @@ def patch_between(file: str, before: bytes, after: bytes) -> Patch:
         diff="".join(line if line.endswith(("\n", "\r")) else f"{line}\n{NO_END}\n" for line in diff),
         original=before,
         edited=after,
+        path=file,
     )
 
 

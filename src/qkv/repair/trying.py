@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -26,35 +26,35 @@ class Bench:
         host: who holds it.
         target: what the host opens.
         trial: the reading it was judged under, with the probes it failed.
-        source: the text it was judged by; None where that is what its file holds.
+        instead: the texts it was judged by in place of what files hold, by their absolute paths.
     """
 
     host: Hosting
     target: str
     trial: Trial
-    source: bytes | None = None
+    instead: Mapping[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Puts the probes in order, those that it failed and the cheap ones first; notes which arrays it was given."""
         seen = sorted(self.trial.observations, key=lambda one: (one.comparison.agrees, one.cost))
         self._probes = [observation.probe for observation in seen]
         judged = self.host.state()
-        self._open(self.source)
+        self._open({})
         fresh = self.host.state()
         self._given = {name: array for name, array in judged.items() if not np.array_equal(array, fresh[name])}
         self.host.assign(self._given)
 
-    def passes(self, source: bytes) -> bool:
-        """Whether the candidate gives the right numbers with this text as its file's."""
+    def passes(self, edits: Mapping[str, bytes]) -> bool:
+        """Whether the candidate gives the right numbers with these texts as its files'."""
         trial = replace(self.trial, observations=[], refused=[], changed=set())
         with contextlib.suppress(CandidateError, NotApplicable), _in_a_hurry(self.host):
-            self._open(source)
+            self._open(edits)
             self.host.assign(self._given)
             return all(trial.observe(probe).comparison.agrees for probe in self._probes) and not trial.changed
         return False
 
-    def _open(self, source: bytes | None) -> None:
-        self.host.open(self.target, source)
+    def _open(self, edits: Mapping[str, bytes]) -> None:
+        self.host.open(self.target, {**self.instead, **edits})
         if self.trial.built_with is not None:
             self.host.build(self.trial.built_with)
 

@@ -13,12 +13,13 @@ from qkv.errors import CandidateError
 from qkv.report import Patch
 
 
-def write(patch: Patch, name: str) -> None:
-    """Nothing; puts the repaired text into the file of that name, whose mode stays as it is. A link is followed.
+def write(patch: Patch) -> None:
+    """Nothing; puts the repaired text into its file, whose mode stays as it is. A link is followed.
 
     Raises:
         CandidateError: the file may not be written, or it is no longer as it was judged. It is left alone then.
     """
+    name = patch.path
     try:
         file = Path(name).resolve(strict=True)
         if not file.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(file, os.W_OK):

@@ -191,10 +191,10 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Patch:
-    """A repair of the candidate's file, with which it is found right.
+    """A repair of the candidate's file, or of one that it imports, with which it is found right.
 
     Attributes:
-        file: the file.
+        file: the file; of a notebook with the cell.
         line: number of the first line that changes, from 1.
         before: the first lines that change, as they are; empty where some are only added.
         after: what stands there afterwards.
@@ -203,6 +203,7 @@ class Patch:
         applied: whether the file has been changed.
         original: the file's bytes as it was judged.
         edited: its bytes with the repair.
+        path: the file alone, to be written.
     """
 
     file: str
@@ -214,6 +215,7 @@ class Patch:
     applied: bool = False
     original: bytes = field(default=b"", repr=False)
     edited: bytes = field(default=b"", repr=False)
+    path: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from qkv.report.digits import MOST_WRITTEN
@@ -66,7 +66,7 @@ def _example(example: Example) -> dict[str, Any]:
 
 
 def _patch(patch: Patch) -> dict[str, Any]:
-    return {name: value for name, value in asdict(patch).items() if not isinstance(value, bytes)}
+    return {one.name: getattr(patch, one.name) for one in fields(patch) if one.repr}
 
 
 def _fault(fault: NamedFault) -> dict[str, Any]:
