@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from qkv.errors import SpecError
-from qkv.faults.constants import named
 from qkv.faults.fault import Family, Ways, fault
 from qkv.faults.needs import ROPE
 from qkv.faults.position import by_sides, rope_of, with_rope
@@ -49,8 +49,8 @@ def _of_base(base: float) -> Replacements:
 
 
 def _base_words(spec: AttentionSpec, inputs: Inputs, base: float) -> str:
-    known = {f"{number:g}": number for number in BASES}
-    return f"the base is {named(base, known)} in place of {spec.rope.base if spec.rope else 0:g}"
+    known = next((number for number in BASES if math.isclose(base, number, rel_tol=1e-4)), base)
+    return f"the base is {known:.6g} in place of {spec.rope.base if spec.rope else 0:g}"
 
 
 def _miscounted() -> Iterator[tuple[str, Frequencies]]:

@@ -23,7 +23,21 @@ def one_off(code: Code, node: ast.AST) -> Iterator[Change]:
         return
     for new in dict.fromkeys((old + 1, old - 1, -old)):
         if new != old:
-            yield code.put(node, str(new), f"{old} to {new}")
+            other = _left_alone(node, above, new)
+            whole, text = (node, str(new)) if above is None or other is None else (above, code.of(other))
+            yield code.put(whole, text, f"{old} to {new}")
+
+
+def _left_alone(node: ast.AST, above: ast.AST | None, new: int) -> ast.expr | None:
+    """What is left of a product with 1, or a sum with 0: the other operand; None for anything else."""
+    if not isinstance(above, ast.BinOp):
+        return None
+    neutral = {ast.Mult: 1, ast.Div: 1, ast.FloorDiv: 1, ast.Add: 0, ast.Sub: 0}.get(type(above.op))
+    if new != neutral:
+        return None
+    if above.right is node:
+        return above.left
+    return above.right if isinstance(above.op, ast.Mult | ast.Add) else None
 
 
 def known(code: Code, node: ast.AST) -> Iterator[Change]:
