@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+
+from qkv.debugger import check
 
 WINDOW = """import torch
 from torch import nn
@@ -179,3 +183,26 @@ def attention(q, k, v):
     report = judged(source, alibi=True, num_heads=4)
     assert [fault.id for fault in report.faults] == ["alibi-slopes"]
     assert report.line.line == 5
+
+
+IN_ORDER = """import numpy as np
+
+
+def attention(query, key, value, document_ids):
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    same = document_ids[:, None, :, None] >= document_ids[:, None, None, :]
+    scores = np.where(same, scores, -np.inf)
+    scores = scores - scores.max(-1, keepdims=True)
+    weights = np.exp(scores)
+    weights = weights / weights.sum(-1, keepdims=True)
+    return weights @ value
+"""
+
+
+@pytest.mark.slow
+def test_a_mask_that_is_another_one_is_not_called_right(tmp_path: Path) -> None:
+    (file := tmp_path / "candidate.py").write_text(IN_ORDER)
+    line = check(f"{file}:attention").line
+    assert line is not None
+    assert line.line == 6
+    assert line.note.startswith("the mask that it makes for line 7 is not the one that is meant")

@@ -60,6 +60,10 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         )
     if blamed.exchanged and blamed.used_by is not None:
         return _exchanged(source, place, frontier.beside(blamed.operation, blamed.used_by, whole=True))
+    loop = source.loop_around(place) if blamed.bound and bound(source, place, blamed.bound) is None else None
+    if loop is not None:
+        note = f"the keys behind those that line {place.line} takes last are left out"
+        return SourceLine(place.file, loop, source.lines[loop - 1].strip(), note, place.line, blamed.confirmed)
     two = _two_lines(source, place, frontier, blamed, right)
     if two is not None:
         line, other, note = two
@@ -270,6 +274,9 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
         between = "" if until is None else f", before line {until} uses it"
         if _along_heads(frontier, blamed):
             return f"rope counts along the heads of what lies so: its tokens belong behind its heads{between}{agree}"
+        if blamed.skipped is Stage.MASK and _makes_a_mask(frontier, blamed):
+            where = "" if until is None else f" for line {until}"
+            return f"the mask that it makes{where} is not the one that is meant{agree}"
         return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
     if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
         return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
@@ -308,3 +315,9 @@ def _confirmed(frontier: Frontier, blamed: Blame) -> bool:
         )
         for maker in makers
     )
+
+
+def _makes_a_mask(frontier: Frontier, blamed: Blame) -> bool:
+    """Whether the operation that is blamed says what may be seen: then the mask is not left out, but another one."""
+    results = frontier.operation(blamed.operation).results
+    return bool(results) and all(frontier.recognition.recording.values[value].array.dtype == bool for value in results)

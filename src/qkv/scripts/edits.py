@@ -135,6 +135,14 @@ def _not(condition: ast.expr) -> str:
     return f"~({written})" if isinstance(condition, LOOSE) else f"~{written}"
 
 
+def with_brackets(code: str) -> str:
+    """An expression in brackets, where an operator or a method behind it would tear it apart."""
+    try:
+        return f"({code})" if isinstance(ast.parse(code, mode="eval").body, LOOSE) else code
+    except SyntaxError:
+        return code
+
+
 def without_brackets(code: str) -> str:
     """An expression without the brackets around all of it."""
     try:

@@ -12,7 +12,7 @@ from qkv.adapters.messages import ScriptRun
 from qkv.adapters.recording import Operation
 from qkv.scripts import naming
 from qkv.scripts.fused import FUSED
-from qkv.scripts.known import CLOSE, Kind, Known, Sight, close, sight_of, sights_of
+from qkv.scripts.known import CLOSE, Array, Kind, Known, Sight, close, sight_of, sights_of
 from qkv.scripts.possible import PRODUCTS, VIEWS, in_own_order, possible
 from qkv.scripts.reading import Reading, names_of, refs
 
@@ -227,16 +227,17 @@ class _Reader:
             return "matrix"
         if naming.is_matrix(name):
             return "matrix"
+        beside = None if other is None else self.sights.get(other)
+        flat = array.ndim == 2 or (array.ndim == 3 and operation.name == "einsum")
+        projects = beside is not None and beside.known.kind == "tokens" and operand == origin and flat and not above
+        if projects and beside is not None and side and _meets_channels(operation, array, beside):
+            return "matrix"
         square = array.ndim == 1 or array.shape[-1] == array.shape[-2]
         if naming.is_weights(name) and square and not naming.is_tokens(name):
             return "weights"
         if naming.is_tokens(name) or above or side == 0:
             return "tokens"
-        beside = None if other is None else self.sights.get(other)
-        turned = operand != origin
-        flat = array.ndim == 2 or (array.ndim == 3 and operation.name == "einsum")
-        projected = beside is not None and beside.known.kind == "tokens" and not turned and flat
-        return "matrix" if projected else "tokens"
+        return "matrix" if projects else "tokens"
 
     def _adopt(self, value: int, kind: Kind) -> None:
         """Nothing; an array becomes known as what is given, or as what was made in a way that isn't known."""
@@ -303,3 +304,11 @@ class _Reader:
             return None
         known = Known("mask", axes, array, "given", made=len(self.knowns))
         return Sight(known, axes, {}, np.arange(array.size).reshape(array.shape))
+
+
+def _meets_channels(operation: Operation, array: Array, tokens: Sight) -> bool:
+    """Whether the first axis of an array can only be that of the tokens' channels, whatever its name is."""
+    if operation.name != "einsum":
+        return array.shape[0] == tokens.known.array.shape[-1] != tokens.known.array.shape[-2]
+    terms = str(operation.arguments[0]).replace(" ", "").partition("->")[0].split(",")
+    return array.ndim == 3 and len(terms) == 2 and len(set(terms[0]) & set(terms[1])) == 1

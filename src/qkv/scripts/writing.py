@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from qkv.scripts.edits import SUMS, over_keys_in, with_code, without_brackets
+from qkv.scripts.edits import SUMS, over_keys_in, with_brackets, with_code, without_brackets
 from qkv.scripts.known import Array, Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import refs
@@ -115,4 +115,7 @@ def remade(mix: Mix, step: Known, change: Callable[[str], str]) -> Written:
     first = handed_over(mix.reading, mix.uses(source)[0], source)
     if name and first.variable(source) == name:
         return Written(first, first.code, f"{name} = {change(name)}")
+    own = spot_at(mix.reading, mix.made(source))
+    if own.place is not None and not mix.reading.operations[own.operation].in_place:
+        return Written(own, change(with_brackets(own.code)))
     return Written(spot, softmax_code(mix, change(written)))
