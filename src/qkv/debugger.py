@@ -331,7 +331,12 @@ def trials_of(
         small = next(constructions(facts, said.spec, request.conventions, said.stated, sizes))
         yield from trials_of(host, facts, small, said, short)
 
-    ready = replace(as_built(host.build(construction.kwargs), construction), init=facts.init)
+    try:
+        built = host.build(construction.kwargs)
+    except CandidateError as error:
+        error.hint = error.hint or (construction.as_given and f"to build it otherwise: {construction.as_given}")
+        raise
+    ready = replace(as_built(built, construction), init=facts.init, beside=facts.beside)
     meant = intentions(ready, replace(said, assumptions=tuple(construction.assumptions)))
     for trial in _trials(host, ready, construction, meant, request):
         trial.rebuild, trial.built_with = rebuild, construction.kwargs

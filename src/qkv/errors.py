@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -34,6 +36,24 @@ class CandidateError(QkvError):
         """Whether the process that held the candidate is gone, so that no further call can be made."""
         self.crash = crash
         """Whether it ended that process itself, and broke no limit."""
+
+
+def as_asked(hint: str, command: str) -> str:
+    """The hint, with each command line in it that judges another target as the one that was typed, flags and all.
+
+    Args:
+        hint: may hold ``qkv check attention.py:Name``.
+        command: what was typed: ``qkv explain attention.py --causal``; empty for nothing.
+    """
+    words = shlex.split(command)
+
+    def asked(found: re.Match[str]) -> str:
+        (target,) = shlex.split(found[1])
+        file = target.rpartition(":")[0]
+        places = [place for place, word in enumerate(words) if word in (file, target) or word.startswith(f"{file}:")]
+        return shlex.join([*words[: places[0]], target, *words[places[0] + 1 :]]) if places else found[0]
+
+    return re.sub(r"qkv check ('[^']*'|[^\s'\"]+)", asked, hint)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

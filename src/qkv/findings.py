@@ -11,7 +11,7 @@ from qkv.adapters.messages import Facts
 from qkv.adapters.names import call_role_of
 from qkv.adapters.opening import kind_of
 from qkv.diagnosis import Diagnosis, Explanation, Observation
-from qkv.errors import CandidateError
+from qkv.errors import CandidateError, as_asked
 from qkv.faults import CATALOGUE, Variant
 from qkv.faults.spelling import spelled
 from qkv.inference import window_named
@@ -41,7 +41,13 @@ def words_of(facts: Facts, dtype: str = "") -> CandidateWords:
 
 def failed(words: CandidateWords, error: CandidateError, repeat: str) -> Report:
     """The report on a candidate that could not be run."""
-    return Report(Verdict.FAILED, words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
+    hint = as_asked(error.hint, repeat)
+    return Report(Verdict.FAILED, words, why=error.message, hint=hint, detail=error.detail, repeat=repeat)
+
+
+def _alone(facts: Facts) -> list[str]:
+    """That other attentions of the file were not judged, where the user has named none."""
+    return [f"{facts.name} alone is judged; also in this file: {', '.join(facts.beside)}"] if facts.beside else []
 
 
 def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, sweep: SizeSweep | None = None) -> Report:
@@ -49,7 +55,7 @@ def report_on(facts: Facts, trial: Trial, diagnosis: Diagnosis, repeat: str, swe
     base: dict[str, Any] = {
         "candidate": words_of(facts, trial.dtype),
         "spec": trial.reading.spec,
-        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions, *cache_words(trial)],
+        "assumptions": [*trial.intention.assumptions, *trial.reading.assumptions, *cache_words(trial), *_alone(facts)],
         "probes": [*probe_results(trial), *(size_results(sweep) if sweep is not None else ())],
         "repeat": repeat,
         "printed": trial.printed,

@@ -17,7 +17,7 @@ from qkv.adapters.opening import Conventions
 from qkv.adapters.values import to_float64
 from qkv.debugger import of_dump
 from qkv.dumps.identity import identify_dump
-from qkv.errors import CandidateError
+from qkv.errors import CandidateError, as_asked
 from qkv.findings import words_of
 from qkv.identification import WeightReader, functions, identity_of, opened, plain_routing
 from qkv.inference import Intention, intention_from, intentions
@@ -109,7 +109,8 @@ def name_it(request: Request, host: Hosting | None = None) -> Identity:
         words = words_of(facts)
         return _identity(host, facts, request, repeat)
     except CandidateError as error:
-        return Identity(words, why=error.message, hint=error.hint, detail=error.detail, repeat=repeat)
+        hint = as_asked(error.hint, repeat)
+        return Identity(words, why=error.message, hint=hint, detail=error.detail, repeat=repeat)
     finally:
         host.close()
 

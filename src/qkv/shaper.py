@@ -15,7 +15,7 @@ from qkv.adapters.shaping.reading import lines_of
 from qkv.adapters.shaping.sizes import PRIMES, axes_of, equal_sizes, own_sizes, sizes_said
 from qkv.adapters.texts import script_of
 from qkv.debugger import settled, trials_of
-from qkv.errors import CandidateError
+from qkv.errors import CandidateError, as_asked
 from qkv.findings import words_of
 from qkv.inference import intention_from
 from qkv.oracle import Inputs
@@ -80,7 +80,7 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
         sheet = Sheet(words.name, words.file, words.line)
         return _filled(sheet, host, facts, request, sizes)
     except CandidateError as error:
-        return replace(sheet, why=error.message, hint=error.hint, detail=error.detail)
+        return replace(sheet, why=error.message, hint=as_asked(error.hint, request.repeat), detail=error.detail)
     finally:
         host.close()
 

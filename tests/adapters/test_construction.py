@@ -184,6 +184,18 @@ def test_unknown_required_argument_names_itself_and_the_next_line_to_type():
     assert error.value.hint == """--init '{"colour": ...}'"""
 
 
+def test_all_unknown_required_arguments_are_named_at_once():
+    with pytest.raises(CandidateError, match=r"needs 'flux' and 'gizmo', and their names do not say") as error:
+        build("dim, flux, gizmo", class_name="Odd")
+    assert error.value.hint == """--init '{"flux": ..., "gizmo": ...}'"""
+
+
+def test_arguments_are_told_as_a_user_would_give_them():
+    built = build("d_model, n_heads, config")
+    assert built.as_given.startswith('--init \'{"d_model": ')
+    assert '"config": {...}' in built.as_given
+
+
 def test_unknown_given_argument_names_the_nearest():
     with pytest.raises(CandidateError, match=r"'num_head'.*did you mean 'num_heads'") as error:
         build("d_in, num_heads", given={"num_head": 2})

@@ -179,6 +179,14 @@ def test_a_config_becomes_the_dataclass_of_the_annotation(host: Host) -> None:
     assert facts.attributes["window"] == 3
 
 
+def test_a_part_of_a_config_is_looked_up_in_the_config(host: Host) -> None:
+    host.open(f"{PROJECTING}:Sectioned")
+    facts = host.build({"cfg": Config({"width": 12, "heads": 3})})
+    assert (facts.attributes["width"], facts.attributes["heads"]) == (12, 3)
+    with pytest.raises(CandidateError, match="KeyError: 'zoo'"):
+        host.build({"cfg": Config({"width": 12, "heads": 3}), "part": "zoo"})
+
+
 def test_a_config_that_lacks_what_the_dataclass_needs_answers_by_itself(host: Host) -> None:
     host.open(f"{PROJECTING}:Configured")
     facts = host.build({"config": Config({"n_head": 3, "window": 8}, "BlockConfig")})

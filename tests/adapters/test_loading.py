@@ -253,6 +253,11 @@ def test_an_unknown_name_names_the_nearest(write: Write) -> None:
     assert error.hint == "did you mean 'attention'?"
 
 
+def test_a_class_within_another_is_named_in_full(write: Write) -> None:
+    path = write("class Outer:\n    class Attn:\n        def forward(self, x): ...\ndef attend(q, k, v): ...\n")
+    assert failure(f"{path}:Attn").hint == "did you mean 'Outer.Attn'?"
+
+
 def test_a_name_that_is_no_attention(write: Write) -> None:
     path = write("weights = [1, 2]\n" + dedent(FUNCTION))
     error = failure(f"{path}:weights")
@@ -336,6 +341,28 @@ def test_several_attentions_are_listed(write: Write) -> None:
         f"  qkv check {path}:SelfAttention_v1",
         f"  qkv check {path}:SelfAttention_v2",
     ]
+
+
+def test_what_computes_nothing_when_called_is_none_of_several(write: Write) -> None:
+    sound = "def attention(q, k, v): return v\n"
+    idle = "async def attention_a(q, k, v): ...\ndef attention_b(q, k, v): yield v\n"
+    assert load(write(idle + sound)).name == "attention"
+
+
+def test_attentions_that_are_not_judged_are_told_where_none_was_named(write: Write) -> None:
+    helper = "def mixed(q, k, v): ...\ndef flash(q, k, v): ...\ndef generate(x): ...\n"
+    path = write(f"{helper}class CausalAttention:\n    def forward(self, x): return mixed(x, x, x)\n")
+    assert load(path).name == "CausalAttention"
+    assert load(path).beside == ["flash"]
+    assert load(f"{path}:CausalAttention").beside == ()
+
+
+def test_a_missing_file_is_not_taken_for_any_other(write: Write) -> None:
+    folder = Path(write("def attention(q, k, v): ...\n")).parent
+    (folder / "syntax.py").write_text("")
+    assert failure(str(folder / "missing.py")).hint.startswith("known: ")
+    assert failure(str(folder / "sintax.py")).hint == "did you mean 'syntax.py'?"
+    assert "syntax.py '" in failure(f"{folder / 'syntax.py'} ").message
 
 
 def test_several_unlikely_ones_are_not_called_attentions(write: Write) -> None:

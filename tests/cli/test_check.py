@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from command_line import environment
 from qkv.cli.commands import COMMANDS, group
+from qkv.errors import as_asked
 from qkv.faults import CATALOGUE, GRADIENT_FAULTS, LENGTH_FAULTS
 from qkv.scripts.slips import SCRIPT_SLIPS
 
@@ -92,6 +93,13 @@ def test_a_call_that_hangs_is_told_with_its_line_and_the_limit_to_raise(qkv: Qkv
     assert "calling attention took longer than 0.5 s and was stopped; it stood at hangs.py:5: while True: pass" in said
     assert said.count("while True: pass") == 1
     assert "--time-limit 1.5" in said
+
+
+def test_a_hint_is_the_command_that_was_typed_with_another_target() -> None:
+    hint = "say which one is meant:\n  qkv check 'my file.py:a'\n  qkv check other.py:b"
+    asked = as_asked(hint, "qkv explain --causal 'my file.py' --heads 2").splitlines()
+    assert asked[1:] == ["  qkv explain --causal 'my file.py:a' --heads 2", "  qkv check other.py:b"]
+    assert as_asked(hint, "") == hint
 
 
 def test_bad_usage_leaves_stdout_empty(qkv: Qkv) -> None:

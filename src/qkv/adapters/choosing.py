@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +33,7 @@ _MADE = {"model", "module", "layer", "candidate", "build", "make", "create"}
 _STANDARDS = {"reference", "ref", "golden", "expected"}
 _QUERY = {"q", "query", "queries", "xq", "qs"}
 _DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPUTING_NOTHING = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 _LISTED = 12
 _UNLIKELY = 6
 """From this rank on nothing but being alone speaks for a definition."""
@@ -52,6 +54,13 @@ class _Definition:
 def candidates(module: ModuleType, tree: ast.Module | None) -> list[str]:
     """Names of everything in the file that could be meant as an attention, in the file's order."""
     return [one.name for one in _definitions(module, tree) if _rank(one) is not None]
+
+
+def beside(module: ModuleType, tree: ast.Module | None, name: str) -> list[str]:
+    """Names of what else in the file is likely an attention, where neither it nor the named one uses the other."""
+    uses = {one.name: one.uses for one in _definitions(module, tree) if (_rank(one) or 0) < _UNLIKELY}
+    others = [one for one in candidates(module, tree) if one in uses and not one.startswith("_")]
+    return [one for one in others if one != name and name not in uses[one] and one not in uses.get(name, ())]
 
 
 def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
@@ -79,7 +88,7 @@ def choose(module: ModuleType, tree: ast.Module | None, shown: str) -> str:
     outer = _outermost(names, definitions)
     if len(outer) == 1:
         return outer[0]
-    listed = "\n".join(f"  qkv check {shown}:{name}" for name in outer[:_LISTED])
+    listed = "\n".join(f"  qkv check {quote(f'{shown}:{name}')}" for name in outer[:_LISTED])
     more = f" and {len(outer) - _LISTED} more" if len(outer) > _LISTED else ""
     message = f"{shown} has {len(outer)} attentions: {', '.join(outer[:_LISTED])}{more}"
     if best >= _UNLIKELY:
@@ -107,6 +116,8 @@ def _rank(one: _Definition) -> int | None:
 
 
 def _rank_of_kind(one: _Definition) -> int | None:
+    if any(kind(one.value) for kind in _COMPUTING_NOTHING):
+        return _UNLIKELY + 1
     if isinstance(one.value, type):
         return _rank_of_name(one) if _is_callable_class(one.value) else None
     if _is_object(one.value):
@@ -249,9 +260,9 @@ def _advice(module: ModuleType, definitions: Iterable[_Definition], shown: str) 
         name for name, one in vars(module).items() if callable(one) and speaks_of_attention(name) and name not in own
     ]
     if imported:
-        lines = "\n".join(f"  qkv check {shown}:{name}" for name in imported)
+        lines = "\n".join(f"  qkv check {quote(f'{shown}:{name}')}" for name in imported)
         return f"it imports what may be meant:\n{lines}"
     return (
         "put the attention in a function or a class of this file, such as `def attention(query, key, value): ...`, "
-        f"or name what is meant: qkv check {shown}:NAME"
+        f"or name what is meant: qkv check {quote(f'{shown}:NAME')}"
     )

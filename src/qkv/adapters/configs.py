@@ -21,8 +21,20 @@ _NUMBERS = (int, float, "int", "float")
 """Annotations of fields that are not to be None."""
 
 
+_SECTIONS = {"model", "attention", "attn", "transformer", "architecture", "network"}
+"""What a part of a config is called that holds sizes, as a whole one does."""
+
+
 class Settings(dict[str, Any]):
-    """A dict that answers to attributes too. A name it does not have is an AttributeError, so defaults work."""
+    """A dict that answers to attributes too. A name it does not have is an AttributeError, so defaults work.
+
+    The part of it that a class looks sizes up in is itself: ``config.model.attention.num_heads``.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        if name in _SECTIONS:
+            return self
+        raise KeyError(name)
 
     def __getattr__(self, name: str) -> Any:
         try:

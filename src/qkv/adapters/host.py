@@ -90,7 +90,8 @@ class Host:
                 )
         with self._watched(f"examining {loaded.name}"):
             refuse(value, loaded.name)
-        return self._take(value, loaded.name, loaded.file, loaded.members)
+        facts = self._take(value, loaded.name, loaded.file, loaded.members)
+        return replace(facts, beside=tuple(loaded.beside))
 
     def build(self, kwargs: Mapping[str, Any]) -> Facts:
         """What the object says of itself that the candidate class makes of these arguments.

@@ -51,6 +51,7 @@ class Loaded:
         value: the object itself.
         file: its file as given, or where its module stands.
         members: names of the other candidates in the same file.
+        beside: names of those that are likely meant as much; none where the user has named one.
         module: the module it was found in.
     """
 
@@ -58,6 +59,7 @@ class Loaded:
     value: Any
     file: str
     members: Sequence[str]
+    beside: Sequence[str]
     module: ModuleType
 
 
@@ -86,9 +88,12 @@ def load(target: str, instead: Mapping[str, bytes] = AS_THEY_STAND) -> Loaded:
         path = getattr(module, "__file__", None) or path
         tree = _tree_of(module)
     members = choosing.candidates(module, tree)
-    name = name or choosing.choose(module, tree, typed)
+    beside: Sequence[str] = ()
+    if not name:
+        name = choosing.choose(module, tree, typed)
+        beside = choosing.beside(module, tree, name)
     value = _find(module, name, typed, members)
-    return Loaded(name, value, path, [one for one in members if one != name], module)
+    return Loaded(name, value, path, [one for one in members if one != name], beside, module)
 
 
 def _import_file(file: Path, shown: str, tree: ast.Module) -> ModuleType:
@@ -181,13 +186,20 @@ def _find(module: ModuleType, name: str, shown: str, members: Sequence[str]) -> 
         try:
             value = getattr(value, part)
         except AttributeError:
-            known = members or [one for one in vars(module) if not one.startswith("_")]
+            inside = [one for one in _inside(module) if one.endswith(f".{name}")]
+            known = inside or members or [one for one in vars(module) if not one.startswith("_")]
             hint = nearest(name, known) if known else "it defines nothing"
             raise CandidateError(f"{shown} has no {name!r}", hint=hint) from None
     if not callable(value) and not callable(getattr(value, "forward", None)):
         hint = f"these can be checked: {', '.join(members)}" if members else ""
         raise CandidateError(f"{name} in {shown} is a {type(value).__name__}, which can't be called", hint=hint)
     return value
+
+
+def _inside(module: ModuleType) -> list[str]:
+    """Dotted names of what the classes of a module define within them."""
+    classes = [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]
+    return [f"{one.__name__}.{name}" for one in classes for name, value in vars(one).items() if callable(value)]
 
 
 def _tree_of(module: ModuleType) -> ast.Module | None:

@@ -82,7 +82,8 @@ class Facts:
         arrays: its parameters and buffers by the name they have in its state dict.
         submodules: class name of every submodule by dotted name.
         config: the Hugging Face config that it holds, as a mapping; empty where it holds none.
-        members: other candidates in the same file, by name: what the user could have meant.
+        members: other candidates in the same file, by name.
+        beside: those of them that the user may have meant as much, where none was named.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Facts:
     submodules: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     members: Sequence[str] = ()
+    beside: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

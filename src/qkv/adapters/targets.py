@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import stat
+from difflib import get_close_matches
 from pathlib import Path
 
 from qkv.adapters.tracebacks import cut
-from qkv.errors import CandidateError, nearest
+from qkv.errors import CandidateError
 
 _MANY = 200
 """Files in a folder from which on none is likely to be what a name was meant for."""
@@ -52,11 +53,15 @@ def _not_python(path: str) -> CandidateError:
 
 def _no_such_file(path: str) -> CandidateError:
     place = Path(path)
+    message = f"no such file: {path if path == path.strip() else repr(path)}"
     if not place.parent.is_dir():
-        return CandidateError(f"no such file: {path}", hint=f"there is no folder {place.parent}")
-    names = [file.name for file in place.parent.iterdir() if file.suffix == ".py"]
-    hint = nearest(place.name, names) if 0 < len(names) <= _MANY else f"there is none in {place.parent.resolve()}"
-    return CandidateError(f"no such file: {path}", hint=hint)
+        return CandidateError(message, hint=f"there is no folder {place.parent}")
+    names = {file.stem: file.name for file in place.parent.iterdir() if file.suffix == ".py"}
+    hint = f"there is none in {place.parent.resolve()}"
+    if 0 < len(names) <= _MANY:
+        close = get_close_matches(place.stem, names, n=1)
+        hint = f"did you mean {names[close[0]]!r}?" if close else f"known: {', '.join(sorted(names.values()))}"
+    return CandidateError(message, hint=hint)
 
 
 def existing_file(path: str) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from qkv.cli.candidate import called_options, conventions_from, encodable_json
+from qkv.cli.candidate import called_options, encodable_json, request_of
 from qkv.cli.ending import put
 from qkv.cli.options import given_fields, in_flags, spec_options
 from qkv.errors import QkvError, SpecError
@@ -63,15 +63,14 @@ def _of_spec(options: dict[str, Any], key_len: int | None) -> str:
 
 def _of_candidate(target: str, options: dict[str, Any]) -> tuple[int, str]:
     from qkv.report.terminal import terminal
-    from qkv.request import Request
     from qkv.shaper import sheet_of
     from qkv.shapes import sheet_text, sheet_to_json
 
     given, whole = given_fields(options)
-    limits = {name: options[name] for name in ("seed", "time_limit", "memory_limit")}
     sizes = {axis: size for name, axis in AXES.items() if (size := {**options, **given}.get(name)) is not None}
     try:
-        sheet = sheet_of(Request(target, given, whole, conventions_from(options), **limits), sizes)
+        request = request_of("shapes", target, given, {**options, "tensors": ()}, whole_spec=whole)
+        sheet = sheet_of(request, sizes)
     except SpecError as error:
         raise click.UsageError(in_flags(str(error), options["spec_file"])) from None
     if options["form"] == "json":

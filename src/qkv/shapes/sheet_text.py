@@ -46,8 +46,14 @@ def sheet_text(sheet: Sheet, width: int = 100) -> str:
 
 
 def _folded(label: str, text: str, width: int) -> list[str]:
-    """The text after its label, in lines that go on beneath its beginning."""
-    return wrap(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False)
+    """The text after its label, in lines that go on beneath its beginning; lines of its own stay such."""
+    blank = " " * len(label)
+    return [
+        part
+        for place, line in enumerate(text.splitlines())
+        for part in wrap(line, width, initial_indent=blank if place else label, subsequent_indent=blank,
+                         break_on_hyphens=False)
+    ]  # fmt: skip
 
 
 def _sizes(sheet: Sheet, width: int) -> list[str]:

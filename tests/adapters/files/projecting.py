@@ -105,6 +105,16 @@ class Loose(nn.Module):
         return x
 
 
+class Sectioned(nn.Module):
+    def __init__(self, cfg, part="model"):
+        super().__init__()
+        self.width = cfg[part]["width"]
+        self.heads = cfg.attention["heads"]
+
+    def forward(self, x):
+        return x
+
+
 def make_attention():
     return SelfAttention(6)
 

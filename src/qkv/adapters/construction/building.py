@@ -76,6 +76,7 @@ def construct(request: Request, sizes: Sizes) -> Construction:
     chosen: dict[str, Any] = {}
     implied: dict[str, Any] = {}
     takes, given = request.takes(), dict(request.given)
+    unknown: list[Argument] = []
     for argument in request.init:
         if argument.kind in ("args", "kwargs"):
             continue
@@ -87,6 +88,10 @@ def construct(request: Request, sizes: Sizes) -> Construction:
             value = _value(request, sizes, takes.get(argument.name), argument, implied)
             if value is not LEFT_OUT:
                 chosen[argument.name] = value
+            elif argument.required:
+                unknown.append(argument)
+    if unknown:
+        raise _unknown(request, unknown)
     placed = _placed(request, given, chosen)
     implied |= told_by(request, sizes)
     return Construction(
@@ -121,14 +126,19 @@ def _example(request: Request) -> str:
 def _value(request: Request, sizes: Sizes, role: str | None, argument: Argument, implied: dict[str, Any]) -> Any:
     """The argument's value, or ``LEFT_OUT`` where its default will do."""
     rule = RULES.get(role or "")
-    value = LEFT_OUT if rule is None else rule(Asked(request, sizes, argument, implied))
-    if value is LEFT_OUT and argument.required:
-        raise CandidateError(
-            f"the constructor of {request.class_name or 'the class'} needs {_described(argument)}, "
-            "and its name does not say what it is",
-            hint=f"--init '{{\"{argument.name}\": ...}}'",
-        )
-    return value
+    return LEFT_OUT if rule is None else rule(Asked(request, sizes, argument, implied))
+
+
+def _unknown(request: Request, arguments: Sequence[Argument]) -> CandidateError:
+    """That a constructor must be given what its names say nothing of."""
+    several = len(arguments) > 1
+    needed = " and ".join(map(_described, arguments))
+    written = ", ".join(f'"{argument.name}": ...' for argument in arguments)
+    return CandidateError(
+        f"the constructor of {request.class_name or 'the class'} needs {needed}, "
+        f"and {'their names do not say what they are' if several else 'its name does not say what it is'}",
+        hint=f"--init '{{{written}}}'",
+    )
 
 
 def _described(argument: Argument) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from qkv.adapters.construction.sizes import Sizes
+from qkv.adapters.messages import Config
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,12 @@ class Construction:
     implied: Mapping[str, Any] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
     given: frozenset[str] = frozenset()
+
+    @property
+    def as_given(self) -> str:
+        """The arguments as a user would give them: ``--init '{"d_model": 48, "n_heads": 6}'``; empty for none."""
+        told = ", ".join(
+            f'"{name}": {"{...}" if isinstance(value, Config) else json.dumps(value, default=str)}'
+            for name, value in self.kwargs.items()
+        )
+        return f"--init '{{{told}}}'" if told else ""
