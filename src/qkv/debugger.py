@@ -27,7 +27,7 @@ from qkv.idle_mask import without_idle_mask
 from qkv.inference import OPEN_IN_A_FILE, Intention, intention_from, intentions
 from qkv.location import located
 from qkv.long_sequence import with_length
-from qkv.randomness import RUNS, differs_from_run_to_run, right_on_average
+from qkv.randomness import RANDOM, RUNS, differs_from_run_to_run, has_dropout, right_on_average
 from qkv.repair import Bench, explained_and_mended, line_shown_by, patch_for
 from qkv.report import CandidateWords, Report, SourceLine, Verdict
 from qkv.report.anatomy import Anatomy
@@ -379,7 +379,7 @@ def _decided(trials: Sequence[Trial]) -> tuple[Trial, Diagnosis]:
             trial.run(quick=False)
             _unless_gone(trial)
             if differs_from_run_to_run(trial):
-                return trial, Diagnosis(_dropout(right_on_average(trial)))
+                return trial, _randomness(trial)
             diagnosis = diagnose(trial.observations, pairs=pairs)
             if trial.wrong:
                 diagnosis = replace(diagnosis, undeclared=undeclared_option(trial, diagnosis.best))
@@ -412,10 +412,14 @@ def _at_other_sizes(trial: Trial, diagnosis: Diagnosis, more: bool) -> tuple[Siz
     return sweep, diagnosis
 
 
-def _dropout(right_on_average: bool) -> Explanation:
-    mean = "is right" if right_on_average else "is not right either: mend this first, then check again"
+def _randomness(trial: Trial) -> Diagnosis:
+    """What makes two runs on the same input differ: dropout, where the mean is right or its code speaks of it."""
+    right = right_on_average(trial)
+    if not right and not has_dropout(trial.reading.facts):
+        return Diagnosis(untold=RANDOM)
+    mean = "is right" if right else "is not right either: mend this first, then check again"
     note = f"two runs on the same input differ; the mean of {RUNS} runs {mean}"
-    return Explanation((Variant(CATALOGUE["dropout-in-eval"], {}, note),), 0.0)
+    return Diagnosis(Explanation((Variant(CATALOGUE["dropout-in-eval"], {}, note),), 0.0))
 
 
 def _unless_gone(trial: Trial) -> None:

@@ -31,8 +31,6 @@ UNEXPLAINED = "no fault of the catalogue, and no pair of them, gives these numbe
 MOST_STEPS = 7
 """Steps of a sequence that are written out."""
 
-NOT_A_NUMBER = "what it gives is not a number anywhere, so nothing can be told from its numbers"
-
 
 def words_of(facts: Facts, dtype: str = "") -> CandidateWords:
     """What was judged, in words."""
@@ -106,7 +104,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(inside), **base)
     right_at_once = bool(failing.probe.inputs.steps)
     elsewhere_right = right_at_once or (sweep is not None and not all(sweep.evidence.values()))
-    if not faults and not trial.intention.is_meant and not diagnosis.not_a_number and not elsewhere_right:
+    if not faults and not trial.intention.is_meant and not diagnosis.untold and not elsewhere_right:
         why = "its numbers are not those of what it seems to be meant for, nor of any fault of that"
         hint = "say what is meant, with flags or --spec FILE; if this is it (see 'held to'), it is wrong"
         return Report(Verdict.UNDECIDED, why=why, hint=hint, spread=_spread(inside), **base)
@@ -133,7 +131,7 @@ def _wrong(trial: Trial, diagnosis: Diagnosis, base: dict[str, Any], sweep: Size
         example=example_of(shown.expected.run, shown.output),
         matrices=pictured(inside)[:1],
         by_hand=pictured(inside if shown is failing else Inside(shown, diagnosis)),
-        why="" if faults else NOT_A_NUMBER if diagnosis.not_a_number else _unexplained(failing),
+        why="" if faults else diagnosis.untold or _unexplained(failing),
         **base,
     )
 

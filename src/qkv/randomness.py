@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
+from qkv.adapters.messages import Facts
 from qkv.errors import CandidateError
 from qkv.settling import Trial
+
+RANDOM = (
+    "two runs on the same input give different numbers: it computes with random ones, or with what it keeps from one "
+    "call to the next; mend this first, then check again"
+)
+"""What is wrong where the mean is not right, and nothing speaks of dropout."""
 
 RUNS = 100
 """Runs that are averaged: enough for a standard error of a tenth of the spread."""
@@ -16,6 +25,11 @@ def differs_from_run_to_run(trial: Trial) -> bool:
     by_name = {observation.probe.name: observation for observation in trial.observations}
     first, again = by_name.get("ordinary"), by_name.get("again")
     return first is not None and again is not None and first.reproduced_by(again.output) is None
+
+
+def has_dropout(facts: Facts) -> bool:
+    """Whether a candidate says that it drops weights."""
+    return bool(re.search("drop|bernoulli", f"{facts.source} {list(facts.attributes)}", re.IGNORECASE))
 
 
 def right_on_average(trial: Trial) -> bool:

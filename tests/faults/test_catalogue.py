@@ -89,7 +89,7 @@ def misnamed(case: Case, variant: Variant) -> list[str]:
         return []
     diagnosis = diagnose(observations, pairs=False)
     if not any(np.isfinite(observation.output).any() for observation in observations):
-        return [] if diagnosis.not_a_number else [f"a candidate without a number is called {diagnosis.best}"]
+        return [] if diagnosis.untold else [f"a candidate without a number is called {diagnosis.best}"]
     name = variant.fault.id
     if diagnosis.best is None:
         return [f"{name} ({variant.note}) is not named"]

@@ -13,6 +13,7 @@ import qkv
 from injected import Case, function
 from qkv.comparison import expectation, round_to
 from qkv.diagnosis import Diagnosis, Explanation, Observation, diagnose, estimate
+from qkv.diagnosis.search import NOT_A_NUMBER
 from qkv.faults import CATALOGUE, Variant
 from qkv.oracle import run_stages
 from thinned import thinned
@@ -283,12 +284,12 @@ def test_one_right_probe_among_wrong_ones_refutes_a_fault() -> None:
 
 def test_what_is_not_a_number_anywhere_is_called_that() -> None:
     diagnosis = diagnose(observed(PLAIN, lambda *qkv: np.full_like(Written()(*qkv), np.nan)))
-    assert diagnosis == Diagnosis(not_a_number=True)
+    assert diagnosis == Diagnosis(untold=NOT_A_NUMBER)
 
 
 @pytest.mark.parametrize("number", [np.inf, -np.inf])
 def test_infinity_everywhere_is_not_a_number_either(number: float) -> None:
-    assert diagnose(observed(PLAIN, lambda *qkv: np.full_like(Written()(*qkv), number))).not_a_number
+    assert diagnose(observed(PLAIN, lambda *qkv: np.full_like(Written()(*qkv), number))).untold == NOT_A_NUMBER
 
 
 def test_nan_in_some_rows_can_still_be_explained() -> None:

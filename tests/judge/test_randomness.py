@@ -105,6 +105,21 @@ def test_noise_that_is_no_dropout_is_called_the_same_since_only_its_mean_can_be_
     assert named(report)[0][1].endswith("is right")
 
 
+def test_random_numbers_that_no_mean_brings_back_are_not_called_dropout() -> None:
+    def noisy(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return attention(query + 2 * np.random.randn(*query.shape), key, value)  # noqa: NPY002 - as users write it
+
+    calls = iter(range(1, 10_000))
+
+    def counting(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+        return attention(query * next(calls), key, value)
+
+    for candidate in (noisy, counting):
+        report = check(candidate, GIVEN)
+        assert (report.verdict, report.faults) == ("wrong", [])
+        assert "it computes with random ones, or with what it keeps from one call to the next" in report.why
+
+
 def test_random_numbers_that_change_nothing_are_no_fault() -> None:
     def shuffling(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
         order = np.random.permutation(key.shape[2])  # noqa: NPY002 - as users write it

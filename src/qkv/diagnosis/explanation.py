@@ -66,11 +66,11 @@ class Diagnosis:
     Attributes:
         best: the explanation to report; None where nothing reproduces the candidate.
         alternatives: others that reproduce it just as well.
-        not_a_number: whether the candidate gives no finite number in any row that counts, so that nothing can be told.
+        untold: why nothing can be told from the candidate's numbers; empty where something can.
         undeclared: the option under which all is right, where one is there that nothing declares.
     """
 
     best: Explanation | None = None
     alternatives: tuple[Explanation, ...] = field(default=())
-    not_a_number: bool = False
+    untold: str = ""
     undeclared: Undeclared | None = None

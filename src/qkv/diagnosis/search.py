@@ -19,6 +19,8 @@ from qkv.diagnosis.twins import twin
 from qkv.faults import CATALOGUE, Variant
 from qkv.faults.scopes import scoped
 
+NOT_A_NUMBER = "what it gives is not a number anywhere, so nothing can be told from its numbers"
+
 QUICK_COST = 5000
 """Weights in a probe that is quick enough to try the whole catalogue on."""
 
@@ -34,7 +36,7 @@ def diagnose(observations: Sequence[Observation], *, pairs: bool = True) -> Diag
     if not failing:
         return Diagnosis()
     if not any(np.isfinite(o.comparison.got[o.expected.judged]).any() for o in observations):
-        return Diagnosis(not_a_number=True)
+        return Diagnosis(untold=NOT_A_NUMBER)
     screen = next((o for o in failing if o.cost <= QUICK_COST), min(failing, key=lambda o: o.cost))
     screen = screen.one_call
     others = sorted((o for o in observations if o is not screen), key=lambda o: (o.comparison.agrees, o.cost))
