@@ -99,3 +99,23 @@ def test_paths_are_told_from_the_working_directory_where_there_is_no_repository(
     words = [CandidateWords("f", name) for name in ("a.py", "../b.py", "")]
     said = [read(to_github(Report(Verdict.FAILED, one)))[0][1].get("file") for one in words]
     assert said == ["a.py", (tmp_path / "b.py").as_posix(), None]
+
+
+@pytest.mark.parametrize(
+    ("why", "detail", "line"),
+    [
+        ("models/mine.py:9 is not Python: invalid syntax", "def (\n    ^", "9"),
+        ("calling f took longer than 20 s and was stopped; it stood at mine.py:5: while True: pass (in f)", "", "5"),
+        (
+            "calling f raised KeyError: 'a'",
+            'File "{file}", line 12, in f\n    g()\nFile "{file}", line 4, in g\n    a',
+            "4",
+        ),
+        ("calling f raised KeyError: 'a'", 'File "/elsewhere/mine.py", line 4, in g\n    a', "3"),
+    ],
+)
+def test_what_failed_is_shown_on_the_line_where_it_did(why: str, detail: str, line: str) -> None:
+    words = CandidateWords("f", "models/mine.py", 3)
+    told = detail.replace("{file}", str(Path("models/mine.py").resolve()))
+    ((_, properties, _),) = read(to_github(Report(Verdict.FAILED, words, why=why, detail=told)))
+    assert (properties["file"], properties["line"]) == ("models/mine.py", line)

@@ -13,6 +13,7 @@ from qkv.errors import CandidateError
 
 _MANY = 200
 """Files in a folder from which on none is likely to be what a name was meant for."""
+_LISTED = 12
 _FILE = re.compile(r"^(?P<path>.+\.(?:py|ipynb))(?::(?P<name>[^:\\/]*))?$", re.IGNORECASE | re.DOTALL)
 _NAMED = re.compile(r"^(?P<path>.+?):(?P<name>[A-Za-z_][\w.]*)$", re.DOTALL)
 _IMPORT_PATH = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
@@ -42,7 +43,7 @@ def _not_python(path: str) -> CandidateError:
     if not path.strip():
         return CandidateError("no file is named", hint="qkv check path/to/file.py")
     if place.is_dir():
-        inside = sorted(file.name for file in place.glob("*.py"))[:12]
+        inside = sorted(file.name for file in place.glob("*.py"))[:_LISTED]
         hint = f"name one of its files: {', '.join(inside)}" if inside else "it holds no .py file"
         return CandidateError(f"{path} is a directory", hint=hint)
     if not place.exists():
@@ -60,7 +61,9 @@ def _no_such_file(path: str) -> CandidateError:
     hint = f"there is none in {place.parent.resolve()}"
     if 0 < len(names) <= _MANY:
         close = get_close_matches(place.stem, names, n=1)
-        hint = f"did you mean {names[close[0]]!r}?" if close else f"known: {', '.join(sorted(names.values()))}"
+        known = sorted(names.values())
+        more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+        hint = f"did you mean {names[close[0]]!r}?" if close else f"known: {', '.join(known[:_LISTED])}{more}"
     return CandidateError(message, hint=hint)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Literal
 
 from qkv.report.document import NamedFault, Report, Verdict
 from qkv.report.places import disagreement
+
+_FRAME = re.compile(r'^File "(.+)", line (\d+)', re.MULTILINE)
+"""How Python writes a frame of a traceback."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +107,20 @@ def path_in(folder: Path, file: str) -> str:
 
 
 def _lines(report: Report) -> tuple[str, int, int, str]:
-    """The lines to point at: those that make the wrong numbers, or else where the candidate's definition begins."""
+    """The lines to point at: those that make the wrong numbers, where it failed, or where its definition begins."""
     if report.line is None:
-        return report.candidate.file, report.candidate.line, report.candidate.line, ""
+        line = _failed_at(report) or report.candidate.line
+        return report.candidate.file, line, line, ""
     code = report.line.code.rstrip()
     return report.line.file, report.line.line, report.line.line + code.count("\n"), code
+
+
+def _failed_at(report: Report) -> int:
+    """The innermost line of the candidate's file that the traceback or the reason speaks of; 0 for none."""
+    file = Path(report.candidate.file)
+    said = re.findall(rf"\b{re.escape(file.name)}:(\d+)", report.why) if file.name else []
+    said += [line for name, line in _FRAME.findall(report.detail) if Path(name).resolve() == file.resolve()]
+    return int(said[-1]) if said and report.verdict is Verdict.FAILED else 0
 
 
 def _rule(fault: NamedFault) -> Rule:
