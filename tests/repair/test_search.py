@@ -47,3 +47,31 @@ def test_a_window_in_excess_is_taken_away_and_never_turned_until_it_holds_always
         code.edited(change.edits) or b"" for change in changes(code, Suspicion("attention", ["causal-inverted"], 3))
     ]
     assert any(b"(j - i < 4)" in source for source in turned)
+
+
+CASTING = b"""import torch
+
+
+class Attention(torch.nn.Module):
+    def __init__(self):
+        self.cache = torch.zeros(4, 8)
+
+    def forward(self, q, k, v):
+        self.cache = self.cache.to(q)
+        pairs = torch.view_as_complex(q)
+        q = pairs * turns.conj()
+        return torch.softmax(q @ k.mT * self.cache, -1) @ v
+"""
+
+
+def test_an_attribute_that_is_set_from_itself_is_looked_up_once() -> None:
+    code = Code(CASTING)
+    edited = [code.edited(change.edits) or b"" for change in changes(code, Suspicion("Attention", ["causal-missing"]))]
+    assert edited
+
+
+def test_what_is_conjugated_for_nothing_is_mended_first() -> None:
+    code = Code(CASTING)
+    line = CASTING[: CASTING.index(b"        q = pairs")].count(b"\n") + 1
+    first = next(iter(changes(code, Suspicion("Attention", ["rope-sign"], line))))
+    assert b"q = pairs * turns\n" in (code.edited(first.edits) or b"")

@@ -210,7 +210,8 @@ def is_mask(code: Code, node: ast.AST) -> bool:
         return is_mask(code, node.value)
     if dotted(node).startswith("self.") and node in code.parents:
         value = attributes(code, node).get(dotted(node))
-        if value is not None and not dotted(value).startswith("self.") and is_mask(code, value):
+        by_another = value is not None and any(dotted(one).startswith("self.") for one in ast.walk(value))
+        if value is not None and not by_another and is_mask(code, value):
             return True
     if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         return is_mask(code, node.value)

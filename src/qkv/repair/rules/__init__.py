@@ -64,6 +64,8 @@ RULES: tuple[Rule, ...] = (
     _rule(naming.traded, "swapped key value query"),
     _rule(naming.unpacked, "swapped key value query fused qkv"),
     _rule(operators.exchanged, "scores transposed swapped key value alibi sign causal inverted mask window"),
+    _rule(operators.unconjugated, "rope sign"),
+    _rule(operators.conjugated, "rope sign"),
     _rule(operators.negated, "causal inverted mask padding wrong sign rope alibi"),
     _rule(operators.binary, "scale inverted alibi sign rope bias mask order kv documents window causal leak"),
     _rule(operators.rotation, "rope sign"),

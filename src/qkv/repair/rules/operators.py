@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from qkv.adapters.syntax import called
@@ -23,6 +24,9 @@ SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
 COMPARED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 ORDERED = ("<", "<=", ">", ">=")
 
+COMPLEX = re.compile(r"\b(view_as_complex|polar|1j|complex(64|128)?)\b")
+"""What stands in a file that turns by complex numbers."""
+
 
 def binary(code: Code, node: ast.AST) -> Iterator[Change]:
     """The opposite operator: ``-`` for ``+``, ``/`` for ``*``, ``&`` for ``|``."""
@@ -39,6 +43,21 @@ def rotation(code: Code, node: ast.AST) -> Iterator[Change]:
     turned = [one for one in sums if _is_times(one.left) and _is_times(one.right)]
     if len(turned) == 2 and type(turned[0].op) is not type(turned[1].op):
         yield Change(tuple(code.operator(one.left, one.right, *SWAPPED[type(one.op)]) for one in turned), "rotation")
+
+
+def unconjugated(code: Code, node: ast.AST) -> Iterator[Change]:
+    """What is conjugated, as it is."""
+    if called(node) == "conj" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        inner = node.args[0] if node.args else node.func.value
+        yield code.put(node, code.of(inner), "no conj")
+
+
+def conjugated(code: Code, node: ast.AST) -> Iterator[Change]:
+    """A factor conjugated, where a file turns by complex numbers."""
+    above = code.parents.get(node)
+    is_factor = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult) and isinstance(node, ast.expr)
+    if is_factor and isinstance(node, ast.Name | ast.Attribute) and COMPLEX.search(code.text):
+        yield code.put(node, f"{code.of(node)}.conj()", "conj")
 
 
 def _is_times(node: ast.AST) -> bool:

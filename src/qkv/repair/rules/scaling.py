@@ -20,7 +20,7 @@ SCALE = re.compile(r"scal(e|ing)$|norm_factor$", re.IGNORECASE)
 
 def root(code: Code, size: str) -> str:
     """The square root of a size, as this file writes it."""
-    if "math.sqrt(" in code.text:
+    if "math.sqrt(" in code.text or re.search(r"^import math$", code.text, re.MULTILINE):
         return f"math.sqrt({size})"
     if not code.uses_torch and "np.sqrt(" in code.text:
         return f"np.sqrt({size})"
