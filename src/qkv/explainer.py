@@ -27,6 +27,9 @@ from qkv.shapes import Product, Shape
 MOST_MADE = 4
 """Kinds of arrays beside one line, up to which none is left out. Of more, one that becomes another is left out."""
 
+WITHOUT_CACHE = " The arrays here are those of the whole sequence at once, where that changes nothing."
+"""What is said beside a line that is wrong only where a sequence comes bit by bit."""
+
 
 def explain(request: Request) -> Anatomy:
     """The code of a candidate, a script or a notebook, line by line, with the report that ``qkv check`` gives of it.
@@ -44,24 +47,24 @@ def explain(request: Request) -> Anatomy:
             return judge_script(script, request, host, "explain")
         finally:
             host.close()
-    seen: list[Recognition] = []
+    seen: list[tuple[Recognition, bool]] = []
     report = judge(request, seen=lambda trial, diagnosis: seen.extend(_recognised(trial, diagnosis)))
-    return Anatomy(report, _lines(seen[0], report) if seen else ())
+    return Anatomy(report, _lines(*seen[0], report) if seen else ())
 
 
-def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[Recognition]:
-    """What a candidate makes on an input that shows its fault, or on the first one where it has none."""
+def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[tuple[Recognition, bool]]:
+    """What a candidate makes on an input that shows its fault, or on one where it has none; and whether it is right."""
     usable = [one for one in trial.observations if not one.probe.inputs.steps]
     for observation in sorted(usable, key=lambda one: one.comparison.agrees)[:1]:
         recognition = recognised(trial, diagnosis, observation)
         if recognition is not None:
-            yield recognition
+            yield recognition, observation.comparison.agrees
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
 
 
-def _lines(recognition: Recognition, report: Report) -> list[CodeLine]:
+def _lines(recognition: Recognition, agrees: bool, report: Report) -> list[CodeLine]:
     """The lines of every definition that the candidate went through, in the file where it stands."""
     recording = recognition.recording
     text = _text_of(recording, report)
@@ -81,6 +84,7 @@ def _lines(recognition: Recognition, report: Report) -> list[CodeLine]:
                 here += [entry] if entry not in here else []
     blamed = _blamed(text, report.line)
     said = f"{report.faults[0].title}: {report.faults[0].explanation}" if report.faults else report.why
+    said += WITHOUT_CACHE if agrees else ""
     return [_line(text, number, made.get(number, []), said if number == blamed else "") for number in
             _shown(text, {*made, blamed} - {0})]  # fmt: skip
 

@@ -184,6 +184,31 @@ def test_what_nothing_is_known_of_has_its_own_name_and_no_tick(tmp_path: Path, m
     assert line.mark == ""
 
 
+WITH_CACHE = (
+    TOGETHER.replace("forward(self, x)", "forward(self, x, past_kv=None)")
+    .replace(
+        "        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n",
+        """        if past_kv is not None:
+            k, v = torch.cat([past_kv[0], k], dim=2), torch.cat([past_kv[1], v], dim=2)
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        corner = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        y = torch.softmax(scores.masked_fill(~corner, -torch.inf), -1) @ v
+""",
+    )
+    .replace(".reshape(b, t, c))", ".reshape(b, t, c)), (k, v)")
+)
+
+
+@pytest.mark.slow
+def test_a_line_that_is_wrong_with_a_cache_alone_says_so_beside_right_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anatomy = explained(written(tmp_path, "cached.py", WITH_CACHE), monkeypatch)
+    assert [fault.id for fault in anatomy.report.faults] == ["causal-corner"]
+    wrong = next(line for line in anatomy.lines if line.mark == "wrong")
+    assert wrong.note.endswith("those of the whole sequence at once, where that changes nothing.")
+
+
 def notebook(*cells: str) -> str:
     made = [{"cell_type": "code", "metadata": {}, "outputs": [], "source": cell} for cell in cells]
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})

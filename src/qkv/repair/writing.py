@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 import tempfile
@@ -23,7 +24,7 @@ def write(patch: Patch) -> None:
     try:
         file = Path(name).resolve(strict=True)
         if not file.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(file, os.W_OK):
-            raise CandidateError(f"{name} is read-only, so it was left as it is", hint=f"chmod u+w {name}")
+            raise CandidateError(f"{name} is read-only, so it was left as it is", hint=f"chmod u+w {shlex.quote(name)}")
         if file.read_bytes() != patch.original:
             raise CandidateError(
                 f"{name} has changed since it was judged, so it was left as it is", hint="check it again"
