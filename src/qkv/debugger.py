@@ -249,7 +249,11 @@ def _line_of(trial: Trial, diagnosis: Diagnosis) -> SourceLine | str:
     except CandidateError:
         raise
     except Exception as error:  # noqa: BLE001 - a fault of qkv's own, in what only adds to the verdict
-        return f"qkv failed while it looked for it ({type(error).__name__}: {error}); please report it"
+        return _own_failure("it", error)
+
+
+def _own_failure(sought: str, error: Exception) -> str:
+    return f"qkv failed while it looked for {sought} ({type(error).__name__}: {error}); please report it"
 
 
 def _with_line(report: Report, line: SourceLine | str) -> Report:
@@ -286,7 +290,12 @@ def _with_patch(report: Report, bench: Bench, runs_plainly: bool, request: Reque
 
     # A bar of progress is either that of a long sequence or this one.
     advance = request.advance if request.length is None else lambda share: None
-    patch = patch_for(report, bench, is_right, request.patch_seconds, advance)
+    try:
+        patch = patch_for(report, bench, is_right, request.patch_seconds, advance)
+    except CandidateError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as for the line
+        return replace(report, assumptions=[*report.assumptions, _own_failure("a repair", error)])
     if patch is None:
         return report
     line = line_shown_by(patch, report.line)

@@ -53,3 +53,17 @@ def test_a_mask_that_is_applied_may_still_be_left_out(text: str, name: str, tmp_
     x = torch.ones(1, 2, 5, 8)
     candidate = patched[name] if name == "attention" else patched[name](8, 2)
     assert (candidate(x, x, x) if name == "attention" else candidate(x[:, 0])).isfinite().all()
+
+
+def test_a_failure_of_the_search_takes_no_verdict_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("qkv.debugger.patch_for", failing)
+    path = tmp_path / "attention.py"
+    path.write_text(FUNCTION.replace(" / query.shape[-1] ** 0.5", ""))
+    report = judge(Request(str(path), patch_seconds=1.0))
+    assert report.verdict is Verdict.WRONG
+    assert report.assumptions[-1] == (
+        "qkv failed while it looked for a repair (RecursionError: too deep); please report it"
+    )
