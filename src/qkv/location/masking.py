@@ -27,7 +27,7 @@ def part_of_a_mask(frontier: Frontier) -> tuple[int, int] | None:
         if made is None or made.form or not hides:
             continue
         for value, sight in _parts_given(frontier, number):
-            maker = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            maker = next(unknown_behind(frontier, value), first_mask(frontier, value, sight))
             return None if maker is None else (maker, number)
     return None
 
@@ -50,11 +50,11 @@ def hidden_in_part(frontier: Frontier, suspect: Suspect) -> int | None:
         hiding = [one for one in frontier.flow.behind([value]) if any(_parts_given(frontier, one))]
         hiding = [one for one in hiding if frontier.operation(one).name in HIDING and frontier.sighted(one)]
         for mask, part in _parts_given(frontier, hiding[0]) if len(hiding) == 1 else ():
-            return _first_mask(frontier, mask, part)
+            return first_mask(frontier, mask, part)
     return None
 
 
-def _first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
+def first_mask(frontier: Frontier, value: int, sight: Sight) -> int | None:
     """The operation that made a mask, before it was only turned round, cut or laid out; or put it together of parts."""
     maker = frontier.flow.maker(value)
     while maker is not None:
@@ -271,7 +271,7 @@ def unturned(frontier: Frontier, suspect: Suspect) -> int:
     for value in frontier.flow.operands(suspect.operation) if frontier.sighted(suspect.operation) else ():
         sight = frontier.recognition.sights[value]
         if sight is not None and sight.form and sight.name != "mask" and frontier.stage == Stage.MASK:
-            made = next(unknown_behind(frontier, value), _first_mask(frontier, value, sight))
+            made = next(unknown_behind(frontier, value), first_mask(frontier, value, sight))
             if made is not None:
                 return made
     counted = _uncounted(frontier, suspect.operation)
@@ -285,7 +285,7 @@ def of_another_form(frontier: Frontier, number: int) -> int | None:
     for value in frontier.flow.operands(number) if needed and frontier.sighted(number) else ():
         sight = frontier.recognition.sights[value]
         if sight is not None and sight.form and sight.form != needed:
-            return _first_mask(frontier, value, sight)
+            return first_mask(frontier, value, sight)
     return None
 
 

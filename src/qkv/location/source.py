@@ -74,6 +74,19 @@ class Source:
         lines = [] if function is None else [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)]
         return min((line for line in lines if line >= place.line), default=None)
 
+    def loop_around(self, place: Place) -> int | None:
+        """The line of the innermost loop around an expression in its function whose variable it is written with."""
+        node, function = self.node(place), self.function(place)
+        names = {one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)}
+        loops = [
+            loop.lineno
+            for loop in ([] if function is None else ast.walk(function))
+            if isinstance(loop, ast.For)
+            and loop.lineno <= place.line <= (loop.end_lineno or loop.lineno)
+            and names.intersection(one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name))
+        ]
+        return max(loops, default=None)
+
     def used_behind(self, place: Place, used_at: Place | None) -> int | None:
         """The line on which is used what a place makes; None where it isn't told.
 

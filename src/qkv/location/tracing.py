@@ -13,6 +13,7 @@ from qkv.location.kinds import ASSEMBLING, LAYING_OUT
 from qkv.location.masking import cut_wrongly, hidden_in_part, hidden_too_late, unknown_behind, unturned
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
+from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens
 from qkv.location.tables import exchanged
 from qkv.vocabulary import Stage
 
@@ -20,14 +21,17 @@ from qkv.vocabulary import Stage
 def blame(frontier: Frontier) -> Blame | None:
     """The operation to be changed; None where nothing on the frontier is more suspicious than the rest."""
     if not frontier.suspects:
-        return _returned(frontier)
+        return keys_left_out(frontier) or _returned(frontier)
     first = frontier.suspects[0]
     confirmed = first.weight >= CONFIRMED
-    returned = _returned(frontier) if first.weight == 0 else None
+    returned = keys_left_out(frontier) or _returned(frontier) if first.weight == 0 else None
     if returned is not None:
         return returned
     if frontier.from_nowhere(first.operation):
         return None
+    elsewhere = of_other_tokens(frontier) if frontier.stage in (None, Stage.MASK) else None
+    if elsewhere is not None:
+        return Blame(elsewhere, confirmed)
     if not (confirmed or _stands_alone(frontier)):
         return _by_stage(frontier, first) if frontier.stage == Stage.POSITION else None
     apart = taken_apart(frontier)
@@ -58,10 +62,14 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
     number = None
     match frontier.stage:
         case None:
-            divides = frontier.operation(first.operation).name in ("div", "mul")
-            exps = None if divides else undivided(frontier, frontier.sighted(first.operation))
+            given = frontier.sighted(first.operation)
+            divides = frontier.operation(first.operation).name in ("div", "mul") or len(given) > 1
+            exps = None if divides else undivided(frontier, given)
             if exps is not None:
                 return Blame(exps, False, skipped=Stage.SOFTMAX, used_by=first.operation)
+            apart = cut_apart(frontier, first)
+            if apart is not None:
+                return apart
             number = hidden_in_part(frontier, first)
         case Stage.MASK:
             number = hidden_too_late(frontier)

@@ -35,6 +35,7 @@ class Known:
         whole: whether parts of it are no arrays of their own: any row of distances is some other row's positions.
         fixed: of the axes that it lacks, where on them it stands: one query's scores.
         along: an axis that every part of it has: one distance's biases are twice those of another.
+        stretch: of axes of which it is a stretch, from where on and up to where.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Known:
     whole: bool = False
     fixed: Mapping[str, int] = field(default_factory=dict)
     along: str = ""
+    stretch: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 QUERIES = ("batch", "head", "query", "dim")

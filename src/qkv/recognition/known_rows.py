@@ -22,14 +22,14 @@ def cut(knowns: Iterable[Known], run: Run) -> Iterator[Known]:
             continue
         for query, (first, end) in stretches.items():
             part = np.take(array, range(first, end), axis=keys)
+            at = {"key": (first, end)}
             if "query" not in known.axes:
-                yield replace(known, array=part, maskable=False)
+                yield replace(known, array=part, maskable=False, stretch=at)
                 continue
             place = known.axes.index("query")
             axes = (*known.axes[:place], *known.axes[place + 1 :])
-            yield replace(
-                known, axes=axes, array=np.take(part, query, axis=place), maskable=False, fixed={"query": query}
-            )
+            row, fixed = np.take(part, query, axis=place), {"query": query}
+            yield replace(known, axes=axes, array=row, maskable=False, fixed=fixed, stretch=at)
 
 
 def visible_stretches(run: Run) -> Iterator[tuple[int, tuple[int, int]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
@@ -20,6 +20,7 @@ from qkv.recognition.known_masks import KnownMask, masks_of
 from qkv.recognition.known_norms import norm_knowns
 from qkv.recognition.known_positions import position_knowns
 from qkv.recognition.known_rows import cut, visible_stretches
+from qkv.recognition.known_stretches import Stretches, stretched, stretched_masks, stretches_in
 from qkv.vocabulary import Stage
 
 Thing = TypeVar("Thing")
@@ -44,6 +45,7 @@ class Sight:
         factor: what it is multiplied by.
         right: whether an attention that is right may make it.
         form: of a mask: ``keep``, ``hide`` or ``additive``.
+        stretch: of axes of which it is a stretch, from where on and up to where.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Sight:
     factor: float = 1.0
     right: bool = True
     form: str = ""
+    stretch: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def of(self) -> str:
@@ -110,20 +113,48 @@ def recognise(recording: Recording, right: Run, faulty: Run | None = None, close
             known[key] = sight, other.sight(value.array, multiples=False) if other is not None and wrong else None
         sights.append(known[key][0])
         under_fault.append(known[key][1])
+    axes = {number: sight.axes for number, sight in enumerate(sights) if sight is not None}
+    stretches = stretches_in(recording, axes, right)
+    if stretches is not None:
+        _in_stretches(recording, sights, _Book(right, closeness, stretches))
+        if faulty is not None:
+            settled = {number for number, sight in enumerate(sights) if sight is not None and sight.right}
+            _in_stretches(recording, under_fault, _Book(faulty, closeness, stretches), settled)
     return Recognition(recording, sights, under_fault, dict(visible_stretches(right)), meant.masks)
 
 
-class _Book:
-    """All that is known of one run, to look arrays up in."""
+def _in_stretches(
+    recording: Recording, sights: list[Sight | None], book: _Book, settled: Collection[int] | None = None
+) -> None:
+    """Puts in what values are of which nothing is known so far, by what is known of stretches of tokens.
 
-    def __init__(self, run: Run, closeness: float) -> None:
+    Args:
+        recording: what the candidate did.
+        sights: what each value is.
+        book: what is known of the stretches.
+        settled: under a fault, the values that are right.
+    """
+    for number, value in enumerate(recording.values):
+        if sights[number] is None and number not in (settled or ()):
+            sights[number] = book.sight(value.array, multiples=settled is None)
+
+
+class _Book:
+    """All that is known of one run, or of stretches of its tokens, to look arrays up in."""
+
+    def __init__(self, run: Run, closeness: float, stretches: Stretches | None = None) -> None:
         self._run = run
         knowns = list(
             _made(chain(_possible(position_knowns(run)), _possible(norm_knowns(run)), _possible(knowns_of(run))))
         )
         self._masks = list(_possible(masks_of(run)))
         masks = list(_possible(_as_pairs(run, self._masks)))
-        self._atlas = Atlas(_unlike([*knowns, *_possible(cut(knowns, run))]), masks, closeness)
+        if stretches is None:
+            knowns += _possible(cut(knowns, run))
+        else:
+            knowns = list(_possible(stretched(knowns, run, stretches)))
+            self._masks = list(stretched_masks(self._masks, stretches))
+        self._atlas = Atlas(_unlike(knowns), masks, closeness)
         self._fused = _ordered_together(run)
         self._closeness = closeness
         self._squares: dict[int, list[KnownMask]] = {}
@@ -212,7 +243,8 @@ def _order(found: Found) -> tuple[object, ...]:
 
 def _sight(found: Found, *, right: bool) -> Sight:
     stage = Stage.MASK if found.hides else found.known.stage
-    return Sight(found.known.name, stage, found.axes, found.fixed, found.factor, right)
+    known = found.known
+    return Sight(known.name, stage, found.axes, found.fixed, found.factor, right, stretch=known.stretch)
 
 
 def _made(knowns: Iterable[Known]) -> Iterator[Known]:
