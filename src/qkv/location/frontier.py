@@ -10,10 +10,10 @@ from functools import cached_property
 from qkv.adapters.recording import Operation, Place
 from qkv.location.filling import filled_in_part, puts_a_number, single_numbers
 from qkv.location.kinds import ASSEMBLING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
-from qkv.recognition import SHOWN, Flow, Recognition, Sight, operands_of
+from qkv.recognition import REPEATED, SHOWN, Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
 
-OF_A_ROW = frozenset({"row's largest score", "row's sum", "log-sum-exp"})
+OF_A_ROW = frozenset({"row's largest score", "row's sum", "row's decay", "row's share", "log-sum-exp"})
 """What stands for a row in one number: it may be right, or the fault's, though the row is not."""
 
 OF_COS = ("cos of rope", "by cos")
@@ -112,10 +112,14 @@ class Frontier:
         Of one key the weight is 1, whatever its score, and one row may be close to right.
         """
         kinds: dict[tuple[str, int | None], Counter[int]] = {}
-        for one in suspects:
-            kinds.setdefault(self._kind_of(one.operation), Counter())[one.weight] += 1
+        for one in sorted(suspects, key=lambda one: self._is_alike(one.operation)):
+            counted = kinds.setdefault(self._kind_of(one.operation), Counter())
+            if not (counted and self._is_alike(one.operation)):
+                counted[one.weight] += 1
         unclear = Counter(
-            self._kind_of(number) for number in self.slice if not all(map(self.clear, self.operation(number).results))
+            self._kind_of(number)
+            for number in self.slice
+            if not (all(map(self.clear, self.operation(number).results)) or self._is_alike(number))
         )
 
         def rank(one: Suspect) -> tuple[int, bool, int]:
@@ -251,6 +255,8 @@ class Frontier:
         """
         sight, maker = self.recognition.sights[value], self.flow.maker(value)
         scored = maker in self._scored and sight is not None and sight.stage is not None and sight.stage < Stage.SCORES
+        if sight is not None and sight.form and {*sight.axes} == {REPEATED}:
+            return False  # it hides all or nothing, as anything may
         return sight is not None and not _is_of_less(sight) and not scored and not self._only_passed_on(maker, sight)
 
     def _only_passed_on(self, maker: int | None, sight: Sight) -> bool:
@@ -293,9 +299,15 @@ class Frontier:
             return CONFIRMED + 2 if sight.stage == self.stage else CONFIRMED
         if sight is not None:
             return 2
+        return 0 if operation.name in ASSEMBLING or self._makes_alike(operation) else 1
+
+    def _is_alike(self, number: int) -> bool:
+        return self._makes_alike(self.operation(number))
+
+    def _makes_alike(self, operation: Operation) -> bool:
+        """Whether all that an operation makes is one number again and again: of one key the weight is 1."""
         arrays = [self.recognition.recording.values[value].array for value in operation.results]
-        alike = all(array.size and (array == array.flat[0]).all() for array in arrays)  # of one key the weight is 1
-        return 0 if operation.name in ASSEMBLING or alike else 1
+        return all(array.size and (array == array.flat[0]).all() for array in arrays)
 
 
 def _is_of_less(sight: Sight) -> bool:

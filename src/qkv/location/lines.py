@@ -281,6 +281,8 @@ def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> st
     if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
         return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
     if blamed.before is not None and until is not None:
+        if {frontier.operation(one).name for one in (blamed.operation, blamed.before)} == {"getitem"}:
+            return f"the keys that line {line} takes don't follow those that line {until} takes"
         if scales_by_one(frontier, blamed.operation):
             return (
                 f"line {line} says to scale by 1, and the query of line {until} isn't scaled either: change one{agree}"

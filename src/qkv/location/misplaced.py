@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Ref
@@ -134,6 +135,9 @@ def taken_apart(frontier: Frontier) -> int | None:
 PROJECTED = ("query", "key", "value")
 """What a projection makes."""
 
+UNDIVIDED = {"exp of the scores": "attn_weights"}
+"""What stands for what, before it is divided by each row's sum."""
+
 MULTIPLIED = {Stage.SCORES: ("query", "key"), Stage.MIX: ("attn_weights", "value")}
 """What is multiplied in a stage."""
 
@@ -143,6 +147,8 @@ def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
     operands = frontier.sighted(suspect.operation)
     if made == Stage.POSITION and suspect.sight is not None and suspect.sight.of in PROJECTED:
         return _turned_for(frontier, operands, suspect.sight.of, suspect.operation)
+    if frontier.stage != Stage.SOFTMAX:  # weights may be divided later on
+        operands = [(one, replace(sight, name=UNDIVIDED.get(sight.name, sight.name))) for one, sight in operands]
     names = [sight.of for _, sight in operands]
     fused = made >= Stage.MIX and "query" in names
     belong = PROJECTED if fused else MULTIPLIED.get(made, ())
