@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place, Recording
 from qkv.adapters.shaping.reading import arrays_of, products_of
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
+from qkv.adapters.tracebacks import is_own, shown
 from qkv.debugger import judge, judge_script
 from qkv.diagnosis import Diagnosis
 from qkv.location.frontier import Frontier
@@ -65,12 +67,20 @@ def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[tuple[Recognitio
 
 
 def _lines(recognition: Recognition, agrees: bool, report: Report) -> list[CodeLine]:
-    """The lines of every definition that the candidate went through, in the file where it stands."""
+    """The lines of every definition that the candidate went through, file by file, its own behind those it imports."""
+    texts, frontier = _texts(recognition.recording, report), Frontier(recognition, None)
+    return [
+        replace(line, file=shown(str(text.path)) if len(texts) > 1 else "")
+        for text in texts
+        for line in _lines_of(text, recognition, frontier, agrees, report)
+    ]
+
+
+def _lines_of(
+    text: Text, recognition: Recognition, frontier: Frontier, agrees: bool, report: Report
+) -> Iterator[CodeLine]:
+    """The lines of the definitions in one file."""
     recording = recognition.recording
-    text = _text_of(recording, report)
-    if text is None:
-        return []
-    frontier = Frontier(recognition, None)
     known = {operation.place for operation in recording.operations if _is_known(recognition, operation.results)}
     made: dict[int, list[tuple[Made | None, bool]]] = {}
     for number, operation in enumerate(recording.operations):
@@ -85,8 +95,8 @@ def _lines(recognition: Recognition, agrees: bool, report: Report) -> list[CodeL
     blamed = _blamed(text, report.line)
     said = f"{report.faults[0].title}: {report.faults[0].explanation}" if report.faults else report.why
     said += WITHOUT_CACHE if agrees else ""
-    return [_line(text, number, made.get(number, []), said if number == blamed else "") for number in
-            _shown(text, {*made, blamed} - {0})]  # fmt: skip
+    for number in _shown(text, {*made, blamed} - {0}):
+        yield _line(text, number, made.get(number, []), said if number == blamed else "")
 
 
 def _is_known(recognition: Recognition, values: Sequence[int]) -> bool:
@@ -108,9 +118,10 @@ def _line(text: Text, number: int, made: Sequence[tuple[Made | None, bool]], sai
 
 
 def _without_steps(made: Sequence[Made]) -> list[Made]:
-    """What a line makes; of many kinds no steps: one that a product doesn't make, and its name stands for again."""
-    last = {one.name: place for place, one in enumerate(made)}
-    kept = [one for place, one in enumerate(made) if one.product or last[one.name] == place]
+    """What a line makes; of many kinds no steps: what no product makes, and something of its name comes of."""
+    names = [one.name.partition(",")[0] for one in made]
+    last = {name: place for place, name in enumerate(names)}
+    kept = [one for place, one in enumerate(made) if one.product or last[names[place]] == place]
     return kept if len(made) > MOST_MADE else list(made)
 
 
@@ -131,12 +142,16 @@ def _where(made: Made) -> str:
     return str(replace(made, name="")).strip()
 
 
-def _text_of(recording: Recording, report: Report) -> Text | None:
-    """The file in which most operations stand."""
-    files = [place.file for operation in recording.operations if (place := _place(recording, operation)) is not None]
-    if not files:
-        return None
-    path = Path(max(set(files), key=files.count))
+def _texts(recording: Recording, report: Report) -> list[Text]:
+    """The user's files in which operations stand, that of the candidate last; of an installed one that with most."""
+    places = (_place(recording, operation) for operation in recording.operations)
+    files = Counter(place.file for place in places if place is not None)
+    own = [file for file in files if is_own(file, "")] or [file for file, _ in files.most_common(1)]
+    named = report.candidate.file and str(Path(report.candidate.file).resolve())
+    return [text for file in sorted(own, key=lambda file: file == named) if (text := _text_of(Path(file))) is not None]
+
+
+def _text_of(path: Path) -> Text | None:
     if is_notebook(str(path)):
         return text_of(str(path))
     try:

@@ -158,6 +158,42 @@ def test_places(watch: Watch) -> None:
     assert seen.place(seen.operations("softmax")[0]).end_line == 12
 
 
+def test_what_the_very_expression_is_assigned_to(watch: Watch) -> None:
+    seen = watch(
+        """
+        def attention(x):
+            q, k = x * 1, x * 2
+            a, b = (one - 3 for one in (q, k))
+            c = [one - 4 for one in (q, k)]
+            d = a * 5 if len(c) else b
+            e = (
+                a * 6
+                + b
+            )
+            e += b * 7
+            e[0] = b[0] * 8
+            return (f := e / 9)
+        """,
+        X,
+    )  # fmt: skip
+    made = [(place.code.split("\n")[0], place.makes) for place in map(seen.place, seen.recording.operations)]
+    assert list(dict.fromkeys(made)) == [
+        ("x * 1", "q"),
+        ("x * 2", "k"),
+        ("one - 3", "a, b"),
+        ("one - 4", ""),
+        ("a * 5", "d"),
+        ("a * 6", ""),
+        ("a * 6", "e"),
+        ("b * 7", ""),
+        ("e += b * 7", "e"),
+        ("b[0]", ""),
+        ("b[0] * 8", "e[0]"),
+        ("e[0] = b[0] * 8", "e"),
+        ("e / 9", "f"),
+    ]
+
+
 def test_arrays_that_no_operation_made_have_names(watch: Watch) -> None:
     seen = watch(
         """

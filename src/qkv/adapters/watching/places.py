@@ -165,6 +165,7 @@ def _made(node: Any, lines: Sequence[str]) -> str:
     """What this very expression is assigned to, as it is written; empty for a part of a larger one.
 
     One of several that are taken apart into as many names is its own; each that a comprehension gives is all of them.
+    ``a[i] = b`` makes another ``a``.
     """
     outer: Any = getattr(node, "parent", None)
     while isinstance(outer, ast.IfExp) and node is not outer.test:
@@ -176,9 +177,12 @@ def _made(node: Any, lines: Sequence[str]) -> str:
             return _text(target.elts[elts.index(node)], lines)
         case ast.GeneratorExp() | ast.ListComp() if several and outer.elt is node:
             return _text(target, lines)
-        case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.NamedExpr():
+        case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
             return _target(outer, lines)
-    return _target(node, lines) if isinstance(node, ast.stmt) else ""
+    if not isinstance(node, ast.stmt):
+        return ""
+    changed = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+    return _text(changed.value, lines) if isinstance(changed, ast.Subscript) else _target(node, lines)
 
 
 def _first_target(statement: Any) -> Any:
