@@ -214,6 +214,28 @@ def notebook(*cells: str) -> str:
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
+def test_what_is_imported_is_explained_file_by_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scores.py").write_text("def scored(query, key):\n    return query @ key.swapaxes(-1, -2)\n")
+    Path("mine.py").write_text(
+        "import numpy as np\n\nfrom scores import scored\n\n\n"
+        "def attention(query, key, value):\n"
+        "    scores = scored(query, key) / np.sqrt(query.shape[-1])\n"
+        "    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))\n"
+        "    return weights / weights.sum(axis=-1, keepdims=True) @ value\n"
+    )
+    anatomy = explain(Request("mine.py"))
+    assert anatomy.report.verdict is Verdict.RIGHT
+    assert [(line.file, line.line) for line in anatomy.lines] == [
+        *(("scores.py", number) for number in (1, 2)),
+        *(("mine.py", number) for number in (6, 7, 8, 9)),
+    ]
+    made = [made.name for line in anatomy.lines if line.file == "scores.py" for made in line.makes]
+    assert made == ["key", "attn_scores"]
+    text = anatomy_text(anatomy, Console(width=100, file=io.StringIO()))
+    assert text.index("scores.py\n") < text.index("def scored") < text.index("mine.py\n") < text.index("def attention")
+
+
 def test_a_notebook_is_explained_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (SCRIPTS / "wrong" / "softmax_dim_0.py").read_text(encoding="utf-8")
     inputs, _, rest = source.partition("attn_scores")
@@ -241,7 +263,7 @@ def test_a_class_in_a_notebook_is_judged(tmp_path: Path, monkeypatch: pytest.Mon
 def test_programs_read_the_same(wrong: Anatomy) -> None:
     answer = json.loads(anatomy_to_json(wrong))
     assert (answer["schema"], answer["file"], answer["verdict"]) == (1, "softmax_dim_0.py", "wrong")
-    assert set(answer["lines"][0]) == {"line", "cell", "code", "makes", "mark", "note"}
+    assert set(answer["lines"][0]) == {"line", "cell", "file", "code", "makes", "mark", "note"}
     scores = next(line for line in answer["lines"] if line["code"].startswith("attn_scores"))
     assert scores["mark"] == "right"
     assert scores["makes"] == [

@@ -54,6 +54,7 @@ class CodeLine:
         mark: whether that is right; empty where that isn't known.
         note: what is wrong there.
         cell: number of the notebook's cell, from 1; 0 in a script.
+        file: its file, where lines of several are explained; empty otherwise.
     """
 
     line: int
@@ -62,6 +63,12 @@ class CodeLine:
     mark: Mark = ""
     note: str = ""
     cell: int = 0
+    file: str = ""
+
+    @property
+    def where(self) -> str:
+        """What stands above its cell or file: ``cell 3``, ``model/rope.py``; empty where all lines stand in one."""
+        return f"cell {self.cell}" if self.cell else self.file
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,7 @@ def _line(line: CodeLine) -> dict[str, Any]:
     return {
         "line": line.line,
         "cell": line.cell or None,
+        "file": line.file or None,
         "code": line.code,
         "makes": makes,
         "mark": line.mark or None,

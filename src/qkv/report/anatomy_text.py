@@ -40,8 +40,8 @@ def _beside(anatomy: Anatomy, console_width: int) -> RenderableType:
     table.add_column(ratio=6, overflow="fold")
     width = (console_width - MARGIN) * 6 // 11
     for line, before in _with_last(anatomy):
-        if line.cell != before:
-            table.add_row("", Text(f"cell {line.cell}", "bold"))
+        if line.where != before:
+            table.add_row("", Text(line.where, "bold"))
         mark, style = _MARKS[line.mark]
         table.add_row(str(line.line), Text(line.code), Text(mark, style), _notes(line, width))
     return table
@@ -52,8 +52,8 @@ def _beneath(anatomy: Anatomy, console_width: int) -> RenderableType:
     table.add_column(justify="right", style="dim", no_wrap=True)
     table.add_column(ratio=1, overflow="fold")
     for line, before in _with_last(anatomy):
-        if line.cell != before:
-            table.add_row("", Text(f"cell {line.cell}", "bold"))
+        if line.where != before:
+            table.add_row("", Text(line.where, "bold"))
         table.add_row(str(line.line), Text(line.code))
         mark, style = _MARKS[line.mark]
         notes = _notes(line, console_width - MARGIN)
@@ -62,10 +62,9 @@ def _beneath(anatomy: Anatomy, console_width: int) -> RenderableType:
     return table
 
 
-def _with_last(anatomy: Anatomy) -> list[tuple[CodeLine, int]]:
-    """Each line with the cell of the line before it."""
-    cells = [0, *(line.cell for line in anatomy.lines)]
-    return list(zip(anatomy.lines, cells, strict=False))
+def _with_last(anatomy: Anatomy) -> list[tuple[CodeLine, str]]:
+    """Each line with the cell or file of the line before it."""
+    return list(zip(anatomy.lines, ["", *(line.where for line in anatomy.lines)], strict=False))
 
 
 def _notes(line: CodeLine, width: int) -> Text:
