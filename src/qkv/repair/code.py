@@ -115,6 +115,8 @@ class Code:
         inside = isinstance(above, NESTING) and not (isinstance(above, ast.Subscript) and above.slice is node)
         if self._is_bracketed(node):
             start, end = start - 1, end + 1
+        elif isinstance(node, ast.BinOp) and _operator_of(new) is type(node.op):
+            inside = False
         return Edit(start, end, f"({new})" if (inside and is_loose(new)) or "\n" in new else new)
 
     def _is_bracketed(self, node: ast.AST) -> bool:
@@ -167,6 +169,15 @@ def is_loose(expression: str) -> bool:
         return isinstance(ast.parse(expression.strip(), mode="eval").body, LOOSE)
     except SyntaxError:
         return True
+
+
+def _operator_of(expression: str) -> type[ast.operator] | None:
+    """The operator that an expression is made with; None for anything else."""
+    try:
+        made = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:
+        return None
+    return type(made.op) if isinstance(made, ast.BinOp) else None
 
 
 def integer(node: ast.AST) -> int | None:

@@ -105,10 +105,14 @@ def _is(line: CodeLine, report: Report) -> bool:
 
 def _is_right(again: Explained, before: Explained) -> bool:
     """Whether a script is right once it is edited, without more being assumed, and still makes all that it made."""
-    unmasked = not MASKLESS.isdisjoint(fault.id for fault in before.report.faults)
+    faults = {fault.id for fault in before.report.faults}
+    turned = {one.place.target for one in before.instead} if "value-after-rope" in faults else set()
+    unmasked = not MASKLESS.isdisjoint(faults)
     if again.assumed - before.assumed or again.masked < before.masked + unmasked:
         return False
-    makes_all = again.contexts >= before.contexts and not again.lacks(before)
+    makes_all = (
+        again.contexts >= before.contexts and again.projected >= before.projected and not again.lacks(before, turned)
+    )
     return again.report.verdict is Verdict.RIGHT and makes_all
 
 

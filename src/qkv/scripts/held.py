@@ -24,7 +24,7 @@ def held_to(mixes: Sequence[Mix], findings: Sequence[Finding], text: Text) -> st
     """
     by_words: dict[str, list[str]] = {}
     for mix in mixes:
-        own = [one.fault for one in findings if one.mix is mix]
+        own = [one.fault for one in findings if one.mix is not None and one.mix.context is mix.context]
         words = ", ".join([_heads(mix, mixes), _scale(mix, own), _mask(mix, own, text)] if mix.product else [_GIVEN])
         name = mix.reading.name_of(mix.context) or _place(mix.reading.line_of(mix.operation), text)
         by_words.setdefault(words, []).append(name)

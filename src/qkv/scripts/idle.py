@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,10 +28,11 @@ _MASKS = {"mask", "masks", "causal", "padding", "pad"}
 
 def idle_masks(mixes: Sequence[Mix], reading: Reading, text: Text, assumptions: list[str]) -> Iterator[Finding | str]:
     """What is wrong with a mask that nothing reads, where a mix that it fits has none; else why that can't be said."""
-    read = _read(ast.parse(text.source))
+    read = read_names(ast.parse(text.source))
     for name, value in _unread(reading, text, read):
         mask = reading.array(value)
-        fitting = [mix for mix in mixes if mix.visible is None and mix.softmax is not None and _fits(mask, mix)]
+        bare = (replace(mix, last=True) for mix in mixes if mix.visible is None and mix.softmax is not None)
+        fitting = [mix for mix in bare if _fits(mask, mix)]
         if fitting:
             said = f"{name} is a mask, and nothing reads it: every token sees all others, those that it hides too"
             yield not_applied(
@@ -42,7 +44,7 @@ def idle_masks(mixes: Sequence[Mix], reading: Reading, text: Text, assumptions: 
         yield from (f"{name} makes a mask, and nothing calls it" for name in _uncalled(text, read))
 
 
-def _read(tree: ast.Module) -> set[str]:
+def read_names(tree: ast.Module) -> set[str]:
     """The last names of all that is read anywhere."""
     loaded = (node for node in ast.walk(tree) if isinstance(getattr(node, "ctx", None), ast.Load))
     return {getattr(node, "id", "") or getattr(node, "attr", "") for node in loaded}
@@ -70,8 +72,13 @@ def _is_mask(reading: Reading, value: int, name: str) -> bool:
 
 
 def _fits(mask: Array, mix: Mix) -> bool:
-    """Whether a mask has a column for each key of a mix, and a row for each of its queries or of its sequences."""
+    """Whether a mask has a column for each key of a mix, and a row for each of its queries or of its sequences.
+
+    A buffer for the longest sequence has more of both.
+    """
     shape = mix.weights.array.shape
+    if mask.shape[-1] == mask.shape[-2] > shape[-1] == shape[-2]:
+        return True
     return mask.shape[-1] == shape[-1] and mask.shape[-2] in (1, shape[-2], shape[0])
 
 
@@ -95,8 +102,10 @@ def seen_through(mask: Array) -> Array:
 def applied(mix: Mix, value: int, name: str, text: Text) -> Written:
     """The code that masks the scores of a mix with a mask in a variable: in the call of a helper that takes one."""
     mask, reading = mix.reading.array(value), mix.reading
-    rows = name
-    if mask.ndim == 2 and mask.shape[-2] != mix.weights.array.shape[-2]:  # of sequences and their keys
+    rows, scores = name, mix.weights.array.shape
+    if mask.shape[-1] == mask.shape[-2] > scores[-1]:
+        rows = f"{name}[..., :{scores[-2]}, :{scores[-1]}]"
+    elif mask.ndim == 2 and mask.shape[-2] != mix.weights.array.shape[-2]:  # of sequences and their keys
         rows = f"{name}[{', '.join([':', *['None'] * (mix.weights.array.ndim - 2), ':'])}]"
     hidden = where_hidden(mix, value, rows, seen_through(mask)) or rows
     written = remade(mix, mix.softmax or mix.context, lambda scores: hiding(mix, scores, hidden))
@@ -111,7 +120,10 @@ def applied(mix: Mix, value: int, name: str, text: Text) -> Written:
 
 def _argument(text: Text, call: str) -> str:
     """The argument for a mask that a call of the script's own function leaves out; empty for none."""
-    made = ast.parse(call, mode="eval").body
+    try:
+        made = ast.parse(call, mode="eval").body
+    except SyntaxError:  # lines with comments between them are one line here
+        return ""
     for node in ast.walk(ast.parse(text.source)):
         if isinstance(node, ast.FunctionDef) and node.name == called(made) and isinstance(made, ast.Call):
             given = [argument.arg for argument in node.args.args[: len(made.args)]]

@@ -17,6 +17,7 @@ from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
 from qkv.scripts.possible import PRODUCTS
 from qkv.scripts.reading import Reading, refs
+from qkv.scripts.rotation import rotation
 from qkv.scripts.sides import biases, crossed, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
 from qkv.scripts.unused import blamed_on_use
@@ -52,7 +53,8 @@ def judged(reading: Reading, text: Text) -> Judgement:
     judgement = Judgement(mixes_of(reading))
     live = live_values(reading, judgement.mixes)
     for mix in judgement.mixes:
-        findings = [finding for rule in (slips, axis, sums, masked_late, sides) for finding in rule(mix)]
+        findings = [finding for rule in (slips, axis, sums, masked_late, rotation) for finding in rule(mix)]
+        findings += sides(mix, text)
         judgement.assumptions += biases(mix)
         findings += scale(mix, text.source, judgement.assumptions)
         findings += masking(mix, judgement.mixes, judgement.assumptions, text)

@@ -20,10 +20,12 @@ class Mix:
     Attributes:
         reading: the script.
         context: what was made.
+        last: whether it is the last of several that made the same numbers that is meant, and not the first.
     """
 
     reading: Reading
     context: Known
+    last: bool = False
 
     @property
     def weights(self) -> Known:
@@ -43,7 +45,7 @@ class Mix:
             number = reading.made_by.get(value, -1)
             if number >= 0 and reading.operations[number].name in PRODUCTS:
                 made.setdefault(number, reading.array(value).size)
-        return max(made, key=lambda number: made[number], default=self.context.made)
+        return max(sorted(made, reverse=self.last), key=lambda number: made[number], default=self.context.made)
 
     @cached_property
     def path(self) -> list[Known]:
@@ -73,6 +75,11 @@ class Mix:
     def key(self) -> Known | None:
         """The tokens that they look at."""
         return None if self.product is None else self.product.sources[0 if self.turned else 1]
+
+    @property
+    def sides(self) -> tuple[Known | None, Known | None, Known]:
+        """Query, key and value."""
+        return self.query, self.key, self.value
 
     @property
     def normalised(self) -> Known | None:

@@ -10,10 +10,13 @@ import tokenize
 from qkv.adapters.choosing import words_of
 
 _ROLES = {
-    "query": {"q", "query", "queries", "qs", "wq", "xq"},
-    "key": {"k", "key", "keys", "ks", "wk", "xk"},
-    "value": {"v", "value", "values", "vs", "wv", "xv", "val", "vals"},
-}
+    "query": {"q", "query", "queries", "qs", "wq", "xq",
+              "anfrage", "anfragen", "consulta", "consultas", "requete", "requetes", "requête", "запрос", "查询"},
+    "key": {"k", "key", "keys", "ks", "wk", "xk",
+            "schluessel", "schlüssel", "clave", "claves", "cle", "cles", "clé", "clés", "chiave", "ключ", "键"},
+    "value": {"v", "value", "values", "vs", "wv", "xv", "val", "vals",
+              "wert", "werte", "valor", "valores", "valeur", "valeurs", "valore", "значение", "值"},
+}  # fmt: skip
 _OF_A_TOKEN = {
     *("x", "token", "query", "q", "key", "k", "value", "v", "context", "ctx", "vec", "vector", "scores", "score"),
     *("weights", "attn", "attention", "alpha", "omega"),

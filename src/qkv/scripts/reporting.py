@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from qkv.scripts.held import held_to
 from qkv.scripts.judging import Judgement, judged
 from qkv.scripts.known import Known
 from qkv.scripts.masking import is_causal
+from qkv.scripts.mixes import Mix
 from qkv.scripts.reading import Reading
 from qkv.scripts.slips import slip_of
 from qkv.scripts.walking import read
@@ -54,6 +55,7 @@ class Explained(Anatomy):
         instead: what its findings say to write in the place of what.
         contexts: at how many places it makes context vectors of weights of scores.
         masked: at how many of them these weights are masked.
+        projected: how many of query, key and value a matrix makes, at all of these places together.
         assumed: what was taken for granted.
         variables: the variables of which it is known what they hold, with the numbers of those that nothing made.
         numbers: what all of its variables held.
@@ -63,13 +65,19 @@ class Explained(Anatomy):
     instead: Sequence[Instead] = ()
     contexts: int = 0
     masked: int = 0
+    projected: int = 0
     assumed: frozenset[str] = frozenset()
     variables: frozenset[tuple[str, bytes]] = frozenset()
     numbers: frozenset[tuple[str, bytes]] = frozenset()
 
-    def lacks(self, other: Explained) -> bool:
-        """Whether a variable of another run of the script holds nothing here that is known, nor what it held there."""
-        lost = {name for name, _ in other.variables - self.variables}
+    def lacks(self, other: Explained, but: Set[str] = frozenset()) -> bool:
+        """Whether a variable of another run of the script holds nothing here that is known, nor what it held there.
+
+        Args:
+            other: the other run.
+            but: variables that may.
+        """
+        lost = {name for name, _ in other.variables - self.variables} - but
         return any(name in lost for name, _ in other.numbers - self.numbers)
 
 
@@ -97,6 +105,7 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
         list(_instead(reading, findings)),
         _places_of(reading, [mix.context for mix in judgement.mixes if mix.product is not None]),
         _places_of(reading, [mix.context for mix in judgement.mixes if mix.visible is not None]),
+        _projected(judgement.mixes),
         frozenset(judgement.assumptions),
         frozenset(_variables(reading)),
         frozenset((one.name, reading.array(one.value).tobytes()) for one in _outside_functions(reading)),
@@ -107,6 +116,15 @@ def _places_of(reading: Reading, contexts: Sequence[Known]) -> int:
     """At how many places context vectors are made; those of one token are a part of all where both are right."""
     made = [reading.made_by.get(value, -1) for known in contexts for value in reading.values_of(known)]
     return len({reading.place(number) for number in made})
+
+
+def _projected(mixes: Sequence[Mix]) -> int:
+    """How many of query, key and value a matrix makes, at all places together where context vectors are made."""
+    sides = {
+        mix.reading.place(mix.operation): [side for side in mix.sides if side and side.first("project")]
+        for mix in mixes
+    }
+    return sum(map(len, sides.values()))
 
 
 def _variables(reading: Reading) -> Iterator[tuple[str, bytes]]:

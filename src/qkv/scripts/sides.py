@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
+from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
@@ -13,6 +15,7 @@ from qkv.scripts.known import Known, close
 from qkv.scripts.mixes import Mix
 from qkv.scripts.possible import PRODUCTS
 from qkv.scripts.reading import Reading, refs
+from qkv.scripts.spare import spares, used_twice
 from qkv.scripts.spots import Spot, Written, handed_over, spot_at
 from qkv.scripts.writing import remade, turned
 
@@ -24,13 +27,20 @@ TEMPERATURE = "temperature"
 """What a script calls a factor of its own."""
 
 
-def sides(mix: Mix) -> Iterator[Finding]:
+def sides(mix: Mix, text: Text) -> Iterator[Finding]:
     """Query, key and value must each be what stands in its place."""
+    found = list(_sides(mix, text))
+    yield from found
+    if not any(finding.fault == "projection-reused" for finding in found):
+        yield from used_twice(mix, text)
+
+
+def _sides(mix: Mix, text: Text) -> Iterator[Finding]:
     query, key, value = mix.query, mix.key, mix.value
     if query is None or key is None or mix.product is None or mix.product.slip:
         return
     for side in dict.fromkeys((query, key, value)):
-        yield from _matrix(mix, side)
+        yield from _matrix(mix, side, text)
     yield from _matrix_unused(mix, query, key, value)
     yield from _of_scores(mix, mix.product, query, key)
     if _in_other_order(value, key) or _in_other_order(key, value):
@@ -118,7 +128,7 @@ def _exchanged(spot: Spot, one: str, other: str) -> str:
     return code if times == [1, 1, 1] else ""
 
 
-def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
+def _matrix(mix: Mix, side: Known, text: Text) -> Iterator[Finding]:
     """A projection whose matrix has another role by its name than what it makes."""
     step, reading = side.first("project"), mix.reading
     if step is None or not step.role or len(step.sources) < 2:
@@ -126,7 +136,8 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
     matrix = step.sources[1]
     if matrix.role and matrix.role != step.role:
         right = next((known for known in reading.knowns("matrix") if known.role == step.role), None)
-        unused = _matrices(reading).get(step.role, f"W_{step.role}")
+        written = re.sub(r"(\.weight)?(\[.*)?$", "", mix.name(matrix, matrix.role))
+        unused = _matrices(reading).get(step.role, next(iter(spares(text, written)), f"W_{step.role}"))
         name = reading.name_of(right) if right is not None else unused
         said = (
             f"{mix.name(step, step.role)} is made with {mix.name(matrix, matrix.role)}, the matrix of the {matrix.role}"
@@ -140,6 +151,8 @@ def _matrix(mix: Mix, side: Known) -> Iterator[Finding]:
 def _with_matrix(spot: Spot, old: str, new: str) -> str:
     """The code of a projection with another matrix, or layer, in it; empty where the old one has no name in it."""
     old, new = old.removesuffix(".weight").partition("[")[0], new.removesuffix(".weight")
+    if old.startswith("self."):  # outside it has another name: ``model.W_value``
+        new = f"self.{new.rpartition('.')[2]}"
     code, times = with_code(spot.code, old, new)
     return code if times else ""
 
@@ -185,11 +198,16 @@ def scale(mix: Mix, source: str, assumptions: list[str]) -> Iterator[Finding]:
     if np.isclose(mix.factor, mix.right_factor, rtol=1e-3):
         return
     fault, said = _factor(mix, dim)
+    scaled = next((one for one in mix.path if one.move == "scale"), None)
+    by_name = scaled is not None and TEMPERATURE in mix.reading.code(mix.made(scaled))
     unusual = fault == "scale-other-constant" and not np.isclose(mix.factor, 1 / dim, rtol=1e-3)
-    if any(word in source.lower() for word in UNSCALED) or (unusual and (not mix.projected or TEMPERATURE in source)):
+    if (
+        by_name
+        or any(word in source.lower() for word in UNSCALED)
+        or (unusual and (not mix.projected or TEMPERATURE in source))
+    ):
         assumptions.append(f"the scores are multiplied by {mix.factor:.4g}, which was taken as meant")
         return
-    scaled = next((one for one in mix.path if one.move == "scale"), None)
     if scaled is None:
         written = remade(mix, softmax, lambda scores: f"{scores} / {_root(mix, softmax)}")
         yield Finding.of(fault, said, written, mix)

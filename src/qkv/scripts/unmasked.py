@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 
 from qkv.adapters.texts import Text
 from qkv.scripts import naming
@@ -18,9 +19,9 @@ from qkv.scripts.writing import drawn, hiding, remade
 
 def unmasked(mix: Mix, mixes: Sequence[Mix], assumptions: list[str], text: Text) -> Iterator[Finding]:
     """What is wrong where no mask leads to a mix, though the script says so of it, or of its last one."""
-    live = live_values(mix.reading, mixes)
+    mix, live = replace(mix, last=True), live_values(mix.reading, mixes)
     word = next(filter(naming.causal_word, mix.names()), "")
-    if not word and (mixes[-1] is not mix or any(other.visible is not None for other in mixes)):
+    if not word and (mixes[-1].context is not mix.context or any(other.visible is not None for other in mixes)):
         return
     idle = list(_idle(mix, live))
     found = next((one for known in idle if (one := _too_late(mix, known) or _thrown_away(mix, known))), None)

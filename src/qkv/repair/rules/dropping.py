@@ -18,10 +18,12 @@ def call(code: Code, node: ast.AST) -> Iterator[Change]:
         return
     kind = f"no {code.of(node.func).rpartition('.')[2]}"
     module = dotted(node.func).partition(".")[0] in ("torch", "np", "numpy", "nn", "F", "math", "self", "jnp")
-    if isinstance(node.func, ast.Attribute) and not module:
-        yield code.put(node, code.of(node.func.value), kind)
-    elif node.args:
-        yield code.put(node, code.of(node.args[0]), kind)
+    given = node.func.value if isinstance(node.func, ast.Attribute) and not module else next(iter(node.args), None)
+    whole = code.parents.get(node)
+    if given is not None and isinstance(whole, ast.Assign) and [code.of(given)] == list(map(code.of, whole.targets)):
+        yield Change((code.without(whole),), kind)  # ``x = x`` says nothing
+    elif given is not None:
+        yield code.put(node, code.of(given), kind)
 
 
 def attribute(code: Code, node: ast.AST) -> Iterator[Change]:

@@ -1,0 +1,133 @@
+"""What makes query, key and value: a matrix that is used twice beside a spare one, and rope on some of the three."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qkv.adapters.process import HostProcess
+from qkv.adapters.texts import text_of
+from qkv.repair import explained_and_mended
+from qkv.report import Report, Verdict
+
+PLAIN = """\
+import numpy as np
+rng = np.random.default_rng(5)
+x = rng.normal(size=(5, 6))
+A = rng.normal(size=(6, 4))
+B = rng.normal(size=(6, 4))
+C = rng.normal(size=(6, 4))
+a, b, c = x @ A, x @ B, x @ C
+s = a @ b.T / 2
+w = np.exp(s) / np.exp(s).sum(-1, keepdims=True)
+z = w @ c
+"""
+
+LAYERS = """\
+import torch
+from torch import nn
+class Uwaga(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pytanie = nn.Linear(6, 4)
+        self.klucz = nn.Linear(6, 4)
+        self.wartosc = nn.Linear(6, 4)
+    def forward(self, x):
+        p, q, r = self.pytanie(x), self.klucz(x), self.wartosc(x)
+        return (p @ q.mT / 2).softmax(-1) @ r
+torch.manual_seed(5)
+Uwaga()(torch.randn(2, 5, 6))
+"""
+
+ROPE = """\
+import torch
+torch.manual_seed(5)
+q, k, v = torch.randn(3, 5, 4).unbind(0)
+def rope(x):
+    angles = torch.arange(5)[:, None] * torch.tensor([1.0, 0.1]).repeat(2)
+    first, second = x.chunk(2, dim=-1)
+    return x * angles.cos() + torch.cat((-second, first), dim=-1) * angles.sin()
+q = rope(q)
+k = rope(k)
+context = torch.softmax(q @ k.T / 2, dim=-1) @ v
+"""
+
+NORMED = ROPE.replace("k = rope(k)\n", "k = k / k.norm(dim=-1, keepdim=True)\n").replace("q = rope(q)\n", "")
+
+SPANISH = """\
+import numpy as np
+x = np.random.default_rng(5).normal(size=(4, 3))
+peso_consulta, peso_clave, peso_valor = np.random.default_rng(6).normal(size=(3, 3, 2))
+consulta, clave, valor = x @ peso_consulta, x @ peso_clave, x @ peso_valor
+puntos = consulta @ clave.T / np.sqrt(2)
+pesos = np.exp(puntos) / np.exp(puntos).sum(-1, keepdims=True)
+salida = pesos @ valor
+"""
+
+WORDS = """\
+import numpy as np
+zufall = np.random.default_rng(5)
+eingabe = zufall.normal(size=(2, 5, 12))
+gewicht_q, gewicht_k, gewicht_v = zufall.normal(size=(3, 12, 3, 4))
+anfragen = np.einsum("btd,dhe->bhte", eingabe, gewicht_q)
+schluessel = np.einsum("btd,dhe->bhte", eingabe, gewicht_k)
+werte = np.einsum("btd,dhe->bhte", eingabe, gewicht_v)
+punkte = np.einsum("bhqe,bhke->bhqk", anfragen, schluessel) / 4**0.5
+punkte -= punkte.max(-1, keepdims=True)
+anteile = np.exp(punkte)
+anteile /= anteile.sum(-1, keepdims=True)
+ergebnis = np.einsum("bhqk,bhke->bqhe", anteile, werte)
+"""
+
+SLIPS = {
+    "a matrix of the same words": (PLAIN, "x @ C", "x @ B", "projection-reused", "a, b, c = x @ A, x @ B, x @ C"),
+    "a layer in another language": (
+        LAYERS, "self.klucz(x)", "self.pytanie(x)", "projection-reused",
+        "p, q, r = self.pytanie(x), self.klucz(x), self.wartosc(x)",
+    ),
+    "rope on the query alone": (
+        ROPE, "k = rope(k)\n", "", "rope-one-sided", "context = torch.softmax(q @ rope(k).T / 2, dim=-1) @ v",
+    ),
+    "rope on the key alone": (
+        ROPE, "q = rope(q)\n", "", "rope-one-sided", "context = torch.softmax(rope(q) @ k.T / 2, dim=-1) @ v",
+    ),
+    "rope on the value": (ROPE, "k = rope(k)\n", "k = rope(k)\nv = rope(v)\n", "value-after-rope", ""),
+    "keys that are mixed": (SPANISH, "@ valor\n", "@ clave\n", "weights-times-key", "salida = pesos @ valor"),
+    "a scale that is missing behind einsum": (
+        WORDS, " / 4**0.5", "", "scale-missing",
+        'punkte = np.einsum("bhqe,bhke->bhqk", anfragen, schluessel) / schluessel.shape[-1] ** 0.5',
+    ),
+}  # fmt: skip
+
+RIGHT = {"matrices": PLAIN, "layers": LAYERS, "rope": ROPE, "norms": NORMED, "Spanish": SPANISH, "German": WORDS}
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[HostProcess]:
+    with HostProcess() as host:
+        yield host
+
+
+def report_on(source: str, host: HostProcess, folder: Path) -> Report:
+    (file := folder / "mine.py").write_text(source)
+    return explained_and_mended(text_of(str(file)), host, "", 6.0).report
+
+
+@pytest.mark.parametrize(("right", "old", "new", "fault", "after"), SLIPS.values(), ids=list(SLIPS))
+def test_a_side_that_is_made_of_another_is_mended(
+    right: str, old: str, new: str, fault: str, after: str, host: HostProcess, tmp_path: Path
+) -> None:
+    report = report_on(right.replace(old, new), host, tmp_path)
+    assert (report.verdict, [one.id for one in report.faults]) == (Verdict.WRONG, [fault])
+    assert report.patch is not None
+    assert report.patch.after.strip() == after
+    assert report.line is not None
+    assert report.line.line == report.patch.line
+
+
+@pytest.mark.parametrize("source", RIGHT.values(), ids=list(RIGHT))
+def test_what_these_were_made_of_is_right(source: str, host: HostProcess, tmp_path: Path) -> None:
+    report = report_on(source, host, tmp_path)
+    assert (report.verdict, report.why) == (Verdict.RIGHT, "")
