@@ -24,7 +24,9 @@ def judged(tmp_path: Path) -> Callable[..., Report]:
         path = tmp_path / "candidate.py"
         path.write_text(source)
         init = {"init": {"d_in": 24, "d_out": 24, "num_heads": 3, "context_length": 64}} if "d_in" in source else {}
-        name = next((match[1] for match in re.finditer(r"^class (\w+)\(nn.Module\)", source, re.MULTILINE)), "attention")
+        name = next(
+            (match[1] for match in re.finditer(r"^class (\w+)\(nn.Module\)", source, re.MULTILINE)), "attention"
+        )
         conventions = Conventions(**init)  # type: ignore[arg-type]
         request = Request(
             f"{path}:{name}", {"causal": True, **given}, False, conventions, 0, 20.0, 1 << 32, patch_seconds=0.0

@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from qkv.adapters.recording import Operation, Place
 from qkv.location.filling import filled_in_part, puts_a_number, single_numbers
-from qkv.location.kinds import ASSEMBLING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
+from qkv.location.kinds import ASSEMBLING, CASTING, COMPARING, EMPTY, LAYING_OUT, TELLING, WRAPPING
 from qkv.recognition import REPEATED, SHOWN, Flow, Recognition, Sight, operands_of
 from qkv.vocabulary import Stage
 
@@ -140,11 +142,24 @@ class Frontier:
         return any(sight is not None and sight.form for sight in sights)
 
     def clear(self, value: int) -> bool:
-        """Whether a value is right, was given, or has no content of its own."""
+        """Whether a value is right, was given, or has no content of its own: a copy, or the weight of one key."""
         maker = self.flow.maker(value)
         if value in self.cleared or maker is None or self.empty(maker):
             return True
-        return self.operation(maker).name in TELLING and all(map(self.clear, self.flow.operands(maker)))
+        adds_nothing = self.operation(maker).name in TELLING or self._copies(maker) or self._weighs_one_key(maker)
+        return adds_nothing and all(map(self.clear, self.flow.operands(maker)))
+
+    def _copies(self, number: int) -> bool:
+        """Whether an operation makes of one array the same once more."""
+        values, results = self.recognition.recording.values, self.operation(number).results
+        operands = list(self.flow.operands(number))
+        if len(results) != 1 or not (len(operands) == 1 or self.operation(number).name in CASTING):
+            return False
+        return np.array_equal(values[operands[0]].array, values[results[0]].array)
+
+    def _weighs_one_key(self, number: int) -> bool:
+        arrays = [self.recognition.recording.values[value].array for value in self.operation(number).results]
+        return all(array.size > 1 and 1 in array.shape and (array == 1).all() for array in arrays)
 
     def sight_of(self, values: Collection[int]) -> Sight | None:
         """What an operation's results are: under the fault, or in part."""

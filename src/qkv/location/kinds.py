@@ -50,11 +50,17 @@ GROUPING = frozenset({"view", "reshape", "flatten", "unflatten"})
 COPYING = frozenset({"contiguous", "clone", "copy", "ascontiguousarray"})
 """Operations that lay an array out anew in memory, as it is."""
 
+REPEATING = frozenset({"repeat", "repeat_interleave", "tile", "expand"})
+"""Operations that make several of one: of heads, the groups."""
+
 MULTIPLYING = frozenset({"matmul", "baddbmm", "scaled_dot_product_attention"})
 """Operations that multiply the last two axes of what they are given, and go through the others."""
 
 ALONG = frozenset({"softmax", "log_softmax", "logsumexp", "max", "amax", "sum"})
 """Operations along an axis, which may be their second argument."""
+
+CASTING = frozenset({"to", "type_as"})
+"""Operations that make of an array the same in another precision, which another array may say."""
 
 HIDING = frozenset({"where", "masked_fill", "add", "setitem"})
 """Operations by which scores are hidden."""

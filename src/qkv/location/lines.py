@@ -14,10 +14,12 @@ from qkv.location.calls import called_wrongly
 from qkv.location.conditions import not_reached, replaced
 from qkv.location.ends import scales_by_one
 from qkv.location.frontier import Frontier
-from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, WRAPPING
-from qkv.location.namings import bound, handed_as_another, names_it, wrong_index, wrong_name
+from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, REPEATING, WRAPPING
+from qkv.location.misplaced import renamed
+from qkv.location.namings import bound, handed_as_another, names_it, set_under_another_name, wrong_index, wrong_name
 from qkv.location.numbers import (
     Values,
+    filled_in,
     handed_by,
     handed_number,
     misnamed,
@@ -49,7 +51,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
     if place is None:
         return "what makes the wrong numbers stands in no file of the candidate's"
     if source is not None and frontier.operation(blamed.operation).name in WRAPPING:
-        made_by = own_function(source, place)
+        made_by = own_function(source, place) or filled_in(source, place)
         if made_by:
             return (
                 f"line {place.line} is given wrong numbers by {made_by}, which makes them without arrays: not watched"
@@ -163,7 +165,7 @@ def _number(source: Source, place: Place, frontier: Frontier, blamed: Blame, rig
         reached = {one.line for one in frontier.recognition.recording.places if one.file == place.file}
         elsewhere = not_reached(source, place, used_at.line, reached, blamed.skipped)
     elsewhere = elsewhere or _handed_crosswise(source, place, frontier, blamed.operation)
-    if frontier.stage == Stage.HEADS:
+    if frontier.stage == Stage.HEADS and operation.name not in REPEATING:
         elsewhere = elsewhere or wrong_index(source, place)
     chain = frontier.chain(blamed.operation)
     if frontier.stage == Stage.SCALE and blamed.before is not None and len(chain) > 1:
@@ -202,6 +204,9 @@ def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place
     handed = (
         None if blamed.used_by is None else _handed_as_another(source, used_at, frontier, blamed.used_by, blamed.odd)
     )
+    named = None if handed or blamed.used_by is None else renamed(frontier, blamed.used_by, blamed.odd)
+    if named is not None and named.file == used_at.file:
+        return set_under_another_name(source, named, blamed.odd) or source.line_of(named, None)
     return handed or wrong_name(source, used_at, blamed.odd)
 
 

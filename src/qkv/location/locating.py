@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from qkv.adapters.recording import Recording
@@ -10,6 +12,7 @@ from qkv.errors import CandidateError
 from qkv.location.frontier import Frontier
 from qkv.location.lines import source_line
 from qkv.location.tracing import blame
+from qkv.masks import Causal
 from qkv.oracle import Run, run_stages
 from qkv.oracle.chunks import in_chunks
 from qkv.probes.sizes import SIZE
@@ -95,9 +98,12 @@ def _can_be_watched(observation: Observation) -> bool:
 
 
 def _at_once(observation: Observation) -> Run:
-    """The run that is meant, of the whole sequence at once: what each token has a part in."""
+    """The run that is meant, of the whole sequence at once: a token that came by itself sees none that follow it."""
     run = observation.expected.run
-    return run_stages(run.spec, run.inputs.but(steps=())) if in_chunks(run.inputs) else run
+    if not in_chunks(run.inputs):
+        return run
+    spec = run.spec if run.spec.masks(Causal) else replace(run.spec, mask=run.spec.mask & Causal())
+    return run_stages(spec, run.inputs.but(steps=()))
 
 
 def _under_fault(diagnosis: Diagnosis, right: Run) -> Run | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from qkv.adapters.names import call_role_of
-from qkv.adapters.recording import Ref
+from qkv.adapters.recording import Place, Ref
 from qkv.location.blaming import Blame
 from qkv.location.frontier import Frontier, Suspect
 from qkv.location.kinds import MULTIPLYING
@@ -180,6 +180,31 @@ def _turned_for(frontier: Frontier, given: list[tuple[int, Sight]], role: str, n
         maker = first_of(frontier, value, sight) if sight.of in {*PROJECTED} - {role} else None
         if maker is not None:
             return Blame(maker, confirmed=True, odd=sight.of, used_by=number)
+    return None
+
+
+def renamed(frontier: Frontier, used_by: int, odd: str) -> Place | None:
+    """Where an array is first given the name of another on its way to where it is used; None where it never is.
+
+    Args:
+        frontier: where what is right ends.
+        used_by: the operation that is given it.
+        odd: what it is: ``key``.
+    """
+    for start, sight in frontier.sighted(used_by):
+        value: int | None = start if sight.of == odd else None
+        found = None
+        while value is not None and (maker := frontier.flow.maker(value)) is not None:
+            place = frontier.beside(maker, used_by, whole=True)
+            roles = {
+                call_role_of(name.strip()) for name in ("" if place is None else place.makes or place.target).split(",")
+            }
+            if odd in roles:
+                if found is not None:
+                    return found
+                break
+            found = place if roles & {*PROJECTED} else found
+            value = next((one for one, given in frontier.sighted(maker) if given.of == odd), None)
     return None
 
 

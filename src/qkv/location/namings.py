@@ -63,6 +63,21 @@ def wrong_name(source: Source, place: Place, odd: str) -> int | None:
     return anywhere[0] if len(anywhere) == 1 else None
 
 
+def set_under_another_name(source: Source, place: Place, odd: str) -> int | None:
+    """The line that last sets the name of another array by which an expression reads the odd one; None for no such.
+
+    Args:
+        source: the file.
+        place: where the expression stands.
+        odd: what the array is.
+    """
+    node, function = source.node(place), source.function(place)
+    names = [one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)]
+    others = [name for name in names if call_role_of(name) in {*PROJECTED} - {odd}]
+    lines = [value.lineno for name in others for value in ([] if function is None else assigned(function, name))]
+    return max((line for line in lines if line < place.line), default=None)
+
+
 def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
     """Whether an array is used under its own name where another belongs: ``weights @ keys``.
 

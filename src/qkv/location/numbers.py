@@ -185,6 +185,20 @@ def own_function(source: Source, place: Place) -> str:
     return last_name(given.func) if isinstance(given, ast.Call) and last_name(given.func) in names else ""
 
 
+def filled_in(source: Source, place: Place) -> str:
+    """The name of lists which an array is made of, and that are filled number by number; empty for none."""
+    node, function = source.node(place), source.function(place)
+    name = node.args[0] if isinstance(node, ast.Call) and node.args else None
+    for statement in ast.walk(function) if function is not None and isinstance(name, ast.Name) else ():
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        for target in targets if isinstance(statement, ast.Assign | ast.AugAssign) else ():
+            while isinstance(target, ast.Subscript):
+                target = target.value
+                if isinstance(target, ast.Name) and target.id == name.id:
+                    return name.id
+    return ""
+
+
 def written_elsewhere(source: Source, place: Place, right: Values) -> int | None:
     """The line of numbers that an array is only made of here: ``torch.tensor(self.inv_freq)``; None for another.
 

@@ -163,7 +163,8 @@ def _picked(frontier: Frontier, suspect: Suspect) -> int | None:
     if suspect.sight is None:
         return None
     if "head" not in suspect.sight.fixed:
-        return next(_taking_a_head(frontier, frontier.slice, ("query", "key", "value", "attn_scores", "context")), None)
+        of = [("key", "value"), ("query", "attn_scores", "context")]  # query heads are seldom miscounted
+        return next((one for names in of for one in _taking_a_head(frontier, frontier.slice, names)), None)
     for value, sight in frontier.sighted(suspect.operation):
         if sight.of in ("key", "value") and "head" in sight.fixed:
             return next(_taking_a_head(frontier, frontier.flow.behind([value]), (sight.of,)), None)

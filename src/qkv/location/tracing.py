@@ -15,6 +15,7 @@ from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_acro
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
 from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens
 from qkv.location.tables import exchanged
+from qkv.recognition import WITHOUT_SINK
 from qkv.vocabulary import Stage
 
 
@@ -77,7 +78,12 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
                 return cut_wrongly(frontier)
         case Stage.SCORES:
             number = turned(frontier)
+        case Stage.SOFTMAX:
+            return _without_sink(frontier, first)
         case Stage.HEADS:
+            mixed = _laid_out_wrongly(frontier, first.operation)
+            if mixed is not None:
+                return Blame(mixed, first.weight >= CONFIRMED, before=other_end(frontier, mixed))
             turned_so = batch_for_tokens(frontier, first.operation)
             return None if turned_so is None else Blame(turned_so[0], first.weight >= CONFIRMED, before=turned_so[1])
         case Stage.SCALE:
@@ -92,6 +98,24 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
             number = _off_by_a_sign(frontier)
             number = _another_angle(frontier) if number is None else number
     return None if number is None else Blame(number, first.weight >= CONFIRMED)
+
+
+def _without_sink(frontier: Frontier, first: Suspect) -> Blame | None:
+    """The operation that makes each row's sum, where a suspect divides by it and its sink was not added."""
+    for value, sight in frontier.sighted(first.operation):
+        maker = first_of(frontier, value, sight) if sight.name == WITHOUT_SINK else None
+        if maker is not None:
+            return Blame(maker, first.weight >= CONFIRMED, skipped=Stage.SOFTMAX, used_by=first.operation)
+    return None
+
+
+def _laid_out_wrongly(frontier: Frontier, number: int) -> int | None:
+    """The operation that only laid out what was handed over, and mixed it up, before this one; None where none did."""
+    for value in frontier.flow.operands(number):
+        sight, maker = frontier.recognition.sights[value], frontier.flow.maker(value)
+        if sight is not None and sight.scrambled and maker is not None and frontier.empty(maker):
+            return _laid_out_first(frontier, maker)
+    return None
 
 
 def _known_to_be_made(frontier: Frontier, first: Suspect) -> Blame | None:
