@@ -126,7 +126,8 @@ def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> i
 def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
     if blamed.used_by is not None and (blamed.odd or blamed.unused):
-        return frontier.beside(blamed.operation, blamed.used_by, whole=blamed.skipped is None and blamed.unused)
+        whole = (blamed.skipped is None and blamed.unused) or _is_one_of_several(frontier, blamed.operation)
+        return frontier.beside(blamed.operation, blamed.used_by, whole=whole)
     if blamed.skipped == Stage.OUTPUT:  # it belongs where the context is made, and not where it is only laid out
         made = ((number, frontier.sight_of(frontier.operation(number).results)) for number in sorted(frontier.slice))
         mixed = next((number for number, sight in made if sight is not None and sight.stage == Stage.MIX), None)
@@ -137,6 +138,15 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     if _along_heads(frontier, blamed) and all(maker is None for maker in makers):
         return frontier.chain(blamed.operation)[0]  # it was handed over so, and to whatever turns it too
     return called_wrongly(frontier, blamed.operation, blamed.skipped)
+
+
+def _is_one_of_several(frontier: Frontier, number: int) -> bool:
+    """Whether one expression calls what makes an array for several, one after the other."""
+    operation, others = frontier.operation(number), frontier.recognition.recording.operations
+    alike = [
+        one for one in others if (one.name, one.place, one.calls) == (operation.name, operation.place, operation.calls)
+    ]
+    return bool(operation.calls) and len(alike) > 1
 
 
 def _along_heads(frontier: Frontier, blamed: Blame) -> bool:

@@ -8,7 +8,7 @@ from qkv.adapters.names import call_role_of
 from qkv.adapters.recording import Place
 from qkv.location.misplaced import PROJECTED
 from qkv.location.settings import assigned, given_by_place, settings_of
-from qkv.location.source import Source, last_name
+from qkv.location.source import Source, laid_out, last_name
 
 
 def wrong_index(source: Source, place: Place) -> int | None:
@@ -126,18 +126,6 @@ def _is_alias(statement: ast.Assign, name: str, odd: str) -> bool:
             pairs = list(zip(target.elts, statement.value.elts, strict=False))
         for to, of in pairs:
             if isinstance(to, ast.Name) and to.id == name:
-                laid_out = _laid_out(of)
-                return isinstance(of, ast.Name) or (laid_out is not None and call_role_of(laid_out) == odd)
+                base = laid_out(of)
+                return isinstance(of, ast.Name) or (base is not None and call_role_of(base) == odd)
     return False
-
-
-def _laid_out(node: ast.expr) -> str | None:
-    """The name of which an expression takes a part, or calls methods; None for any other expression."""
-    while True:
-        match node:
-            case ast.Call(func=ast.Attribute(value=inside)) | ast.Attribute(value=inside) | ast.Subscript(value=inside):
-                node = inside
-            case ast.Name(id=name):
-                return name
-            case _:
-                return None

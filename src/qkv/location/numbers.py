@@ -19,7 +19,7 @@ from qkv.location.settings import (
     settings_of,
     values_of,
 )
-from qkv.location.source import OF_STAGE, Source, last_name
+from qkv.location.source import OF_STAGE, Source, laid_out, last_name
 from qkv.recognition import LOW
 from qkv.vocabulary import Stage
 
@@ -189,14 +189,10 @@ def filled_in(source: Source, place: Place) -> str:
     """The name of lists which an array is made of, and that are filled number by number; empty for none."""
     node, function = source.node(place), source.function(place)
     name = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    for statement in ast.walk(function) if function is not None and isinstance(name, ast.Name) else ():
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        for target in targets if isinstance(statement, ast.Assign | ast.AugAssign) else ():
-            while isinstance(target, ast.Subscript):
-                target = target.value
-                if isinstance(target, ast.Name) and target.id == name.id:
-                    return name.id
-    return ""
+    if function is None or not isinstance(name, ast.Name):
+        return ""
+    stored = (one for one in ast.walk(function) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Store))
+    return name.id if any(laid_out(one) == name.id for one in stored) else ""
 
 
 def written_elsewhere(source: Source, place: Place, right: Values) -> int | None:

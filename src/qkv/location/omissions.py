@@ -163,8 +163,10 @@ def _picked(frontier: Frontier, suspect: Suspect) -> int | None:
     if suspect.sight is None:
         return None
     if "head" not in suspect.sight.fixed:
-        of = [("key", "value"), ("query", "attn_scores", "context")]  # query heads are seldom miscounted
-        return next((one for names in of for one in _taking_a_head(frontier, frontier.slice, names)), None)
+        shared = [list(_taking_a_head(frontier, frontier.slice, (name,))) for name in ("key", "value")]
+        fewest = min(filter(None, shared), key=lambda numbers: _heads_of(frontier, numbers), default=[])
+        others = _taking_a_head(frontier, frontier.slice, ("query", "attn_scores", "context"))
+        return next(iter(fewest), None) or next(others, None)  # heads of queries are seldom miscounted
     for value, sight in frontier.sighted(suspect.operation):
         if sight.of in ("key", "value") and "head" in sight.fixed:
             return next(_taking_a_head(frontier, frontier.flow.behind([value]), (sight.of,)), None)
@@ -194,6 +196,12 @@ def undivided(frontier: Frontier, given: list[tuple[int, Sight]]) -> int | None:
         return next((value for value, sight in frontier.sighted(number) if sight.name in UNDIVIDED), None)
 
     return next((frontier.origin(value, earlier) for value, sight in given if sight.name in UNDIVIDED), None)
+
+
+def _heads_of(frontier: Frontier, numbers: list[int]) -> int:
+    """How many different heads some operations take."""
+    made = (frontier.sight_of(frontier.operation(number).results) for number in numbers)
+    return len({sight.fixed["head"] for sight in made if sight is not None})
 
 
 ON_THE_WAY = frozenset(

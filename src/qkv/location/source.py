@@ -152,3 +152,15 @@ def _parts(value: ast.Call | ast.IfExp) -> list[ast.expr]:
 def last_name(node: ast.AST) -> str:
     """The last part of a name: ``scale`` of ``self.scale``; empty for what is no name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def laid_out(node: ast.expr) -> str | None:
+    """The name of which an expression takes a part, or calls methods; None for any other expression."""
+    while True:
+        match node:
+            case ast.Call(func=ast.Attribute(value=inside)) | ast.Attribute(value=inside) | ast.Subscript(value=inside):
+                node = inside
+            case ast.Name(id=name):
+                return name
+            case _:
+                return None

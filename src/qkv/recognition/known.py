@@ -21,6 +21,10 @@ SHOWN = "masked scores"
 """The name of scores behind a mask that doesn't hide them."""
 
 
+WITHOUT_SINK = "row's sum, without its sink"
+"""The name of the sum of a row's exponentials before the sink is added to it."""
+
+
 @dataclass(frozen=True)
 class Known:
     """One array of an attention.
@@ -158,16 +162,21 @@ def _weighed(run: Run) -> Iterator[Known]:
     with np.errstate(all="ignore"):
         top = masked.max(axis=-1, keepdims=True)
         if run.spec.sinks and run.inputs.sinks is not None:
+            yield Known("row's largest score", Stage.SOFTMAX, PAIRS[:3], top[..., 0])
             top = np.maximum(top, run.inputs.sinks.reshape(1, -1, 1, 1))
         top = np.where(np.isfinite(top), top, 0.0)
         shares = np.exp(masked - top)
         total = shares.sum(axis=-1, keepdims=True)
+        sums = "row's sum"
         if run.spec.sinks and run.inputs.sinks is not None:
             yield from _beside_sinks(masked, run.inputs.sinks, top)
+            with_sink = total + np.exp(run.inputs.sinks.reshape(1, -1, 1, 1) - top)
+            yield Known(sums, Stage.SOFTMAX, PAIRS[:3], with_sink[..., 0])
+            sums = WITHOUT_SINK
         yield Known("scores below the largest", Stage.SOFTMAX, PAIRS, masked - top)
         yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, shares)
         yield Known("exp of the scores", Stage.SOFTMAX, PAIRS, np.exp(masked))
-        for name, column in (("row's largest score", top), ("row's sum", total), ("row's sum", total * np.exp(top))):
+        for name, column in (("row's largest score", top), (sums, total), (sums, total * np.exp(top))):
             yield Known(name, Stage.SOFTMAX, PAIRS[:3], column[..., 0])
         yield Known("log-sum-exp", Stage.SOFTMAX, PAIRS[:3], (np.log(total) + top)[..., 0])
         yield Known("context before its division", Stage.MIX, CONTEXT, shares @ run.value)
