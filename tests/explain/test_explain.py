@@ -280,6 +280,15 @@ def test_programs_read_the_same(wrong: Anatomy) -> None:
     assert answer["report"]["faults"][0]["id"] == "softmax-over-queries"
 
 
+def test_a_script_that_stops_is_marked_where_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (SCRIPTS / "right" / "article.py").read_text(encoding="utf-8")
+    stopping = re.sub(r"attn_scores = .*", "attn_scores = inputs @ inputs", source)
+    anatomy = explained(written(tmp_path, "stops.py", stopping), monkeypatch)
+    stop = line_with(anatomy, "attn_scores = ")
+    assert (anatomy.report.verdict, stop.mark) == (Verdict.FAILED, "wrong")
+    assert stop.note.startswith("it stops here: RuntimeError: mat1 and mat2")
+
+
 @pytest.mark.slow
 def test_exit_codes_of_the_command(command: Qkv) -> None:
     right = command("explain", "article.py")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from qkv.adapters.messages import ScriptRun
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place
 from qkv.adapters.texts import Text
@@ -31,11 +32,11 @@ MOST_MADE = 4
 """Arrays that are named beside one line; a loop makes the same again and again."""
 
 
-def lines_of(text: Text, reading: Reading, findings: Sequence[Finding]) -> list[CodeLine]:
+def lines_of(text: Text, run: ScriptRun, reading: Reading, findings: Sequence[Finding]) -> list[CodeLine]:
     """Every line of a script that is not empty, with what it makes and what is wrong there."""
-    wrong: dict[int, list[Finding]] = {}
+    wrong: dict[int, list[str]] = {run.line: [f"it stops here: {run.error}"]} if run.error else {}
     for finding in findings:
-        wrong.setdefault(line_of(reading, finding), []).append(finding)
+        wrong.setdefault(line_of(reading, finding), []).append(finding.said)
     made: dict[int, list[Made]] = {}
     for line, one in _made(reading):
         if one not in made.setdefault(line, []):
@@ -49,7 +50,7 @@ def lines_of(text: Text, reading: Reading, findings: Sequence[Finding]) -> list[
         here, makes = wrong.get(number, []), made.get(number, [])[-MOST_MADE:]
         mark: Mark = "wrong" if here else "right" if makes and number in right else ""
         cell, line = cell_of(text.cells, number) if text.cells else (0, number)
-        found.append(CodeLine(line, code, makes, mark, "\n".join(one.said for one in here), cell))
+        found.append(CodeLine(line, code, makes, mark, "\n".join(here), cell))
     return found
 
 

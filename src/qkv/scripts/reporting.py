@@ -100,7 +100,7 @@ def explained(text: Text, host: Hosting, repeat: str) -> Explained:
     line = line_of(reading, findings[0]) if findings else run.line if run.error else judgement.line
     return Explained(
         report,
-        lines_of(text, reading, findings),
+        lines_of(text, run, reading, findings),
         line or None,
         list(_instead(reading, findings)),
         _places_of(reading, [mix.context for mix in judgement.mixes if mix.product is not None]),
