@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class QkvError(Exception):
@@ -36,6 +37,8 @@ class CandidateError(QkvError):
         """Whether the process that held the candidate is gone, so that no further call can be made."""
         self.crash = crash
         """Whether it ended that process itself, and broke no limit."""
+        self.recording: Any = None
+        """What the candidate did until it failed, where it was watched."""
 
 
 def as_asked(hint: str, command: str) -> str:

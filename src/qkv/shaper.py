@@ -80,13 +80,19 @@ def sheet_of(request: Request, sizes: Mapping[str, int]) -> Sheet:
         sheet = Sheet(words.name, words.file, words.line)
         return _filled(sheet, host, facts, request, sizes)
     except CandidateError as error:
-        return replace(sheet, why=error.message, hint=as_asked(error.hint, request.repeat), detail=error.detail)
+        return _refused(sheet, error, request)
     finally:
         host.close()
 
 
 def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: Mapping[str, int]) -> Sheet:
-    trial, construction = _in_own_sizes(settled(host, facts, request)[0], host, facts, request)
+    try:
+        settled_trial = settled(host, facts, request)[0]
+    except CandidateError as error:
+        if error.fatal:
+            raise
+        return _until_it_fails(sheet, host, facts, request) or _refused(sheet, error, request)
+    trial, construction = _in_own_sizes(settled_trial, host, facts, request)
     implied = {} if construction is None else construction.implied
     reading = trial.called
     inputs, axes, lines = _run(trial, _lengths(reading.abilities), implied)
@@ -105,6 +111,32 @@ def _filled(sheet: Sheet, host: Hosting, facts: Facts, request: Request, sizes: 
         free=tuple(free),
         warnings=tuple(hidden_by({**sizes_said(facts), **sizes}, lines)),
     )
+
+
+def _refused(sheet: Sheet, error: CandidateError, request: Request) -> Sheet:
+    return replace(sheet, why=error.message, hint=as_asked(error.hint, request.repeat), detail=error.detail)
+
+
+def _until_it_fails(sheet: Sheet, host: Hosting, facts: Facts, request: Request) -> Sheet | None:
+    """What a candidate that can't be run makes before it fails; None where it can't even be called."""
+    said = intention_from(request.given, request.whole_spec)
+    try:
+        construction = next(constructions(facts, said.spec, request.conventions, said.stated))
+        trial = next(trials_of(host, facts, construction, said, request))
+        queries, _, batch = _lengths(trial.reading.abilities)
+        inputs = trial.setting.inputs("shapes", batch=batch, queries=queries, keys=queries)
+    except (CandidateError, NotApplicable, StopIteration):
+        return None
+    caller, axes = trial.called.caller, axes_of(trial.reading.abilities, inputs)
+    caller.watch = True
+    try:
+        trial.reading.observe(inputs)
+    except (CandidateError, NotApplicable) as error:
+        if isinstance(error, CandidateError) and caller.recording is not None:
+            made = lines_of(caller.recording, Axes(axes))
+            equal = equal_sizes(trial.reading.abilities, axes)
+            return replace(_refused(sheet, error, request), sizes=axes, equal=equal, lines=made)
+    return None
 
 
 def _in_own_sizes(trial: Trial, host: Hosting, facts: Facts, request: Request) -> tuple[Trial, Construction | None]:

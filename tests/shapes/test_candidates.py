@@ -306,7 +306,8 @@ def test_the_command_on_what_fails_in_json(tmp_path: Path) -> None:
     form = json.loads(done.stdout)
     assert form["schema"] == 1
     assert "Did you forget keys.transpose(-2, -1)?" in form["hint"]
-    assert form["lines"] == []
+    assert [line["makes"] for line in form["lines"] if line["makes"]] == ["queries", "keys", "values"]  # until it fails
+    assert form["lines"][-1]["axes"] == ["batch", "heads", "tokens", "head_dim"]
 
 
 def test_json_says_what_the_table_says(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Caller:
         allowed: the precisions to try, the best one first.
         fits: head_dim, and what lengths are a multiple of, in the first call of a function that went well.
         watch: whether calls are recorded.
-        recording: what the candidate did in the last call, where it was recorded.
+        recording: what the candidate did in the last call, where it was recorded; one that failed until it did.
         axes: size of each axis of the next call by name, to explain shapes with.
         threads: how many threads the candidate may compute on. Probes are small: threads that wait for each other cost
             more than they do.
@@ -85,7 +85,7 @@ class Caller:
                 here = replace(call, watched=self.watch, axes=self.axes, threads=self.threads)
                 reply = self.host.call(replace(here, dtype=dtype, then=then))
             except CandidateError as error:
-                self.refused[dtype] = error.message
+                self.refused[dtype], self.recording = error.message, error.recording
                 if error.fatal:
                     raise
                 if first is None:

@@ -140,7 +140,8 @@ def _pack(value: Any, arrays: list[Array], seen: dict[int, int]) -> Any:
     if isinstance(value, Mapping):
         return ["dict", *([_pack(key, arrays, seen), _pack(item, arrays, seen)] for key, item in value.items())]
     if isinstance(value, CandidateError):
-        return ["CandidateError", value.message, value.hint, value.detail, value.fatal]
+        recording = _pack(value.recording, arrays, seen)
+        return ["CandidateError", value.message, value.hint, value.detail, value.fatal, recording]
     if type(value).__name__ in _RECORDS:
         return [type(value).__name__, *(_pack(getattr(value, field.name), arrays, seen) for field in fields(value))]
     raise CandidateError(f"a {type(value).__name__} can't be passed to or from a candidate, only arrays and scalars")
@@ -188,8 +189,10 @@ def _unpack(value: Any, arrays: list[Array]) -> Any:
     if kind == "bytes":
         return str(contents[0]).encode("latin-1")
     if kind == "CandidateError":
-        message, hint, detail, fatal = contents
-        return CandidateError(str(message), hint=str(hint), detail=str(detail), fatal=fatal is True)
+        message, hint, detail, fatal, recording = contents
+        error = CandidateError(str(message), hint=str(hint), detail=str(detail), fatal=fatal is True)
+        error.recording = recording
+        return error
     return _record(_RECORDS[kind], contents)
 
 

@@ -146,7 +146,11 @@ class Host:
             return self._call(call, watch)
         except CandidateError:
             # It may be that it can't be watched: compiled code may refuse what stands in for an array.
-            return self._call(call, None)
+            try:
+                return self._call(call, None)
+            except CandidateError as error:
+                error.recording = watch.recording()
+                raise
 
     def _call(self, call: Call, watch: CandidateWatch | None) -> Reply:
         """What came of a call, watched or not."""
