@@ -101,6 +101,21 @@ SLIPS = {
     ),
 }  # fmt: skip
 
+HELPER = """\
+import torch
+torch.manual_seed(5)
+def attend(q, k, v, mask=None):
+    scores = q @ k.mT / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(mask == 0, -torch.inf)
+    return torch.softmax(scores, dim=-1) @ v
+q, k, v = torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4)
+mask = torch.tril(torch.ones(5, 5))
+first = attend(q, k, v)
+second = attend(q, k, v, mask)
+"""
+
+
 RIGHT = {"matrices": PLAIN, "layers": LAYERS, "rope": ROPE, "norms": NORMED, "Spanish": SPANISH, "German": WORDS}
 
 
@@ -131,3 +146,21 @@ def test_a_side_that_is_made_of_another_is_mended(
 def test_what_these_were_made_of_is_right(source: str, host: HostProcess, tmp_path: Path) -> None:
     report = report_on(source, host, tmp_path)
     assert (report.verdict, report.why) == (Verdict.RIGHT, "")
+
+
+def test_what_a_helper_is_handed_is_mended_where_it_is_called(host: HostProcess, tmp_path: Path) -> None:
+    for old, new, after in (
+        ("second = attend(q, k, v, mask)", "second = attend(q, v, k, mask)", "second = attend(q, k, v, mask)"),
+        ("second = attend(q, k, v, mask)", "second = attend(q, k, v)", "second = attend(q, k, v, mask=mask)"),
+    ):
+        report = report_on(HELPER.replace(old, new), host, tmp_path)
+        assert report.patch is not None
+        assert (report.patch.line, report.patch.after) == (11, after)
+        assert len(report.patch.diff.splitlines()) == 8
+
+
+def test_a_comparison_of_its_own_that_is_false_is_told(host: HostProcess, tmp_path: Path) -> None:
+    source = HELPER + "same = torch.allclose(first, second)\nalike = torch.allclose(first, attend(q, k, v))\n"
+    report = report_on(source, host, tmp_path)
+    assert report.verdict is Verdict.RIGHT
+    assert [one for one in report.assumptions if "False" in one] == ["torch.allclose(first, second) is False"]

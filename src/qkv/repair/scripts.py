@@ -117,11 +117,11 @@ def _is_right(again: Explained, before: Explained) -> bool:
 
 
 def _instead(code: Code, instead: Sequence[Instead]) -> Iterator[Change]:
-    """What the findings say to write: all of it, then each by itself."""
+    """What the findings say to write: the first, since others may follow from it, then all of it, then each other."""
     single = [change for one in instead if (change := _change(code, one)) is not None]
-    if len(single) > 1:
-        yield Change(tuple(dict.fromkeys(edit for change in single for edit in change.edits)), "all")
-    yield from single
+    yield from single[:1]
+    yield Change(tuple(dict.fromkeys(edit for change in single for edit in change.edits)), "all")
+    yield from single[1:]
 
 
 def _change(code: Code, instead: Instead) -> Change | None:

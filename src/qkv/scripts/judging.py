@@ -21,7 +21,7 @@ from qkv.scripts.rotation import rotation
 from qkv.scripts.sides import biases, crossed, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
 from qkv.scripts.unused import blamed_on_use
-from qkv.scripts.variables import live_values, of_variables
+from qkv.scripts.variables import live_values, of_variables, unequal
 from qkv.scripts.wording import finding_of
 
 
@@ -62,6 +62,7 @@ def judged(reading: Reading, text: Text) -> Judgement:
     judgement.findings = [*_with_crossed(reading, judgement.findings), *documents(reading, live)]
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
+    judgement.assumptions += dict.fromkeys(unequal(reading))
     _add_idle(judgement, reading, text)
     judgement.findings = _first_of_each(reading, judgement.findings)
     fused = next(

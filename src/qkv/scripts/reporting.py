@@ -121,8 +121,11 @@ def _places_of(reading: Reading, contexts: Sequence[Known]) -> int:
 def _projected(mixes: Sequence[Mix]) -> int:
     """How many of query, key and value a matrix makes, at all places together where context vectors are made."""
     sides = {
-        mix.reading.place(mix.operation): [side for side in mix.sides if side and side.first("project")]
+        mix.reading.place(mix.reading.made_by.get(value, -1)): [
+            one for one in mix.sides if one and one.first("project")
+        ]
         for mix in mixes
+        for value in mix.reading.values_of(mix.context)
     }
     return sum(map(len, sides.values()))
 

@@ -89,7 +89,10 @@ def _of_scores(mix: Mix, product: Known, query: Known, key: Known) -> Iterator[F
         yield Finding.of("query-is-key", said, whole, mix)
     elif "value" in (query.role, key.role):
         said = f"{left} and {right} make the scores; values take no part in them"
-        yield Finding.of("projection-reused", said, whole, mix)
+        value = key if key.role == "value" else query
+        outer = handed_over(mix.reading, spot.operation, value)
+        code = _exchanged(outer, outer.variable(value), outer.of_role("query" if value is query else "key"))
+        yield Finding.of("projection-reused", said, Written(outer, code) if code else whole, mix)
 
 
 def crossed(reading: Reading) -> Iterator[Finding]:

@@ -70,13 +70,20 @@ def spot_at(reading: Reading, operation: int) -> Spot:
     return Spot(reading, operation, reading.place(operation), frame)
 
 
-def handed_over(reading: Reading, operation: int, known: Known) -> Spot:
+def handed_over(reading: Reading, operation: int, known: Known, by: int | None = None) -> Spot:
     """The spot at which what made a known array, or called what made it, hands it on to where an operation stands.
 
     What a function is handed is wrong where it was made, and the function may be right for what others hand it.
+
+    Args:
+        reading: the script.
+        operation: where it is used.
+        known: what is handed on.
+        by: the operation that made it; None for the first one that did.
     """
+    by = known.made if by is None else by
     own = spot_at(reading, operation)
-    made = [*reading.operations[known.made].calls] if known.made >= 0 else [*own.frame]
+    made = [*reading.operations[by].calls] if by >= 0 else [*own.frame]
     calls = [*own.frame]
     depth = next(depth for depth in range(len(calls) + 1) if made[len(made) - len(calls[depth:]) :] == calls[depth:])
     if not depth:

@@ -212,3 +212,15 @@ def _compared(reading: Reading) -> Iterator[Finding]:
         said = f"one side is the row of token {one.token}, the other that of token {other.token}"
         code = reading.code(number).replace(f"[{one.token}]", f"[{other.token}]")
         yield Finding("compared-with-other-token", number, said, code)
+
+
+def unequal(reading: Reading) -> Iterator[str]:
+    """Which comparisons of the script's own come out false, where they hold context vectors against others."""
+    for number, operation in enumerate(reading.operations):
+        values = list(refs(operation.arguments))[:2]
+        if operation.name not in _COMPARING - {"eq"} or len(values) < 2:
+            continue
+        one, other = (reading.array(value) for value in values)
+        kinds = {reading.sights[above].known.kind for above in reading.above(number) if above in reading.sights}
+        if "context" in kinds and one.shape == other.shape and not np.allclose(one, other, rtol=1e-3, atol=1e-4):
+            yield f"{reading.code(number)} is False"

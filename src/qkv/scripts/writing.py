@@ -107,12 +107,12 @@ def remade(mix: Mix, step: Known, change: Callable[[str], str]) -> Written:
         change: makes of the scores, as they are written, what is to stand in their place.
     """
     source, made = step.sources[0], mix.made(step)
-    spot = handed_over(mix.reading, made, source)
+    spot = handed_over(mix.reading, made, source, mix.made(source))
     name, written = spot.variable(source), spot.name(source, "attn_scores")
     code, times = with_code(spot.code, written, change(written))
     if times == 1:
         return Written(spot, code)
-    first = handed_over(mix.reading, mix.uses(source)[0], source)
+    first = handed_over(mix.reading, mix.uses(source)[0], source, mix.made(source))
     if name and first.variable(source) == name:
         return Written(first, first.code, f"{name} = {change(name)}")
     own = spot_at(mix.reading, mix.made(source))
