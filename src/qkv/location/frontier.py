@@ -51,6 +51,7 @@ class Frontier:
     def __init__(self, recognition: Recognition, stage: Stage | None) -> None:
         self.recognition, self.stage = recognition, stage
         self.flow = Flow(recognition.recording)
+        self._known_clear: dict[int, bool] = {}
 
     @cached_property
     def slice(self) -> set[int]:
@@ -143,6 +144,11 @@ class Frontier:
 
     def clear(self, value: int) -> bool:
         """Whether a value is right, was given, or has no content of its own: a copy, or the weight of one key."""
+        if value not in self._known_clear:
+            self._known_clear[value] = self._is_clear(value)
+        return self._known_clear[value]
+
+    def _is_clear(self, value: int) -> bool:
         maker = self.flow.maker(value)
         if value in self.cleared or maker is None or self.empty(maker):
             return True
