@@ -60,6 +60,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         return SourceLine(
             place.file, place.line, place.code, _note(frontier, blamed, place.line, None), None, blamed.confirmed
         )
+    place = _where_missing(source, frontier, blamed, place)
     if blamed.exchanged and blamed.used_by is not None:
         return _exchanged(source, place, frontier.beside(blamed.operation, blamed.used_by, whole=True))
     loop = source.loop_around(place) if blamed.bound and bound(source, place, blamed.bound) is None else None
@@ -138,6 +139,25 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     if _along_heads(frontier, blamed) and all(maker is None for maker in makers):
         return frontier.chain(blamed.operation)[0]  # it was handed over so, and to whatever turns it too
     return called_wrongly(frontier, blamed.operation, blamed.skipped)
+
+
+def _where_missing(source: Source, frontier: Frontier, blamed: Blame, place: Place) -> Place:
+    """Where a stage is missing: on the very line that gives up what it made; or among calls that are handed on at once.
+
+    There it is where the file has a function that nothing calls.
+    """
+    own = frontier.place(blamed.operation)
+    if blamed.skipped is None or blamed.used_by is None or own is None:
+        return place
+    if blamed.unused:
+        return own if own.file == place.file and source.discards(own) else place
+    here, there = (
+        frontier.beside(*pair, whole=True)
+        for pair in ((blamed.operation, blamed.used_by), (blamed.used_by, blamed.operation))
+    )
+    nested = here not in (None, own) and there is not None and here.line == there.line
+    called = {one.function.rpartition(".")[2] for one in frontier.recognition.recording.places}
+    return here if nested and here is not None and source.never_called(called) else place
 
 
 def _is_one_of_several(frontier: Frontier, number: int) -> bool:

@@ -104,8 +104,18 @@ def hides_nothing(frontier: Frontier) -> int | None:
             if values[mask].dtype == "bool" or not np.any(values[mask].array):
                 lost = next(_losing(frontier, mask), None)
                 if lost is not None or sight is None or not sight.form or sight.name == "mask":
-                    return next(unknown_behind(frontier, mask), number) if lost is None else lost
+                    return (
+                        _filled_before(frontier, next(unknown_behind(frontier, mask), number)) if lost is None else lost
+                    )
     return None
+
+
+def _filled_before(frontier: Frontier, number: int) -> int:
+    """What makes the array without content that is all an operation is given; itself where it is given more."""
+    makers = [frontier.flow.maker(value) for value in frontier.flow.operands(number)]
+    if len(makers) == 1 and makers[0] is not None and frontier.empty(makers[0]):
+        return _first_empty(frontier, makers[0])
+    return number
 
 
 def _losing(frontier: Frontier, mask: int) -> Iterator[int]:

@@ -161,6 +161,9 @@ def odd(frontier: Frontier, suspect: Suspect, made: Stage) -> Blame | None:
         if maker is None or place is None:
             continue
         if sight.of not in belong:
+            last = frontier.flow.maker(value)
+            if frontier.stage == Stage.SOFTMAX and sight.of == "attn_scores" and last is not None:
+                return Blame(last, confirmed=True, skipped=Stage.SOFTMAX, used_by=suspect.operation)
             return Blame(maker, confirmed=True, odd=sight.of, used_by=suspect.operation)
         if call_role_of(place.target) in missing:  # it is called what is missing, and is another
             return Blame(maker, confirmed=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -73,6 +73,17 @@ class Source:
         function = self.function(place)
         lines = [] if function is None else [node.lineno for node in ast.walk(function) if isinstance(node, ast.Return)]
         return min((line for line in lines if line >= place.line), default=None)
+
+    def discards(self, place: Place) -> bool:
+        """Whether nothing is done with what an expression gives: it is a statement by itself."""
+        node = self.node(place)
+        return any(isinstance(one, ast.Expr) and one.value is node for one in ast.walk(self.tree) if node is not None)
+
+    def never_called(self, but: Collection[str]) -> bool:
+        """Whether the file has functions that it names nowhere, some aside: those that are known to be called."""
+        named = {last_name(node) for node in ast.walk(self.tree) if isinstance(node, ast.Name | ast.Attribute)}
+        functions = {node.name for node in ast.walk(self.tree) if isinstance(node, ast.FunctionDef)}
+        return any(not name.startswith("__") for name in functions - named - {*but})
 
     def loop_around(self, place: Place) -> int | None:
         """The line of the innermost loop around an expression in its function whose variable it is written with."""

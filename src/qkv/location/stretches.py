@@ -106,3 +106,12 @@ def _taking_keys(frontier: Frontier, value: int) -> Iterator[int]:
 
 def _is_of_some_keys(sight: Sight | None) -> bool:
     return sight is not None and sight.of in ("key", "value") and "key" in sight.stretch
+
+
+def unlike_the_others(frontier: Frontier, suspect: Suspect) -> int | None:
+    """What makes the part that a suspect lays together with others, if those are scaled and it isn't; else None."""
+    if frontier.operation(suspect.operation).name not in ASSEMBLING:
+        return None
+    parts = [(value, sight) for value, sight in frontier.sighted(suspect.operation) if sight.of == "attn_scores"]
+    bare = [part for part in parts if part[1].factor == 1.0]
+    return first_of(frontier, *bare[0]) if bare and len(bare) < len(parts) else None

@@ -13,7 +13,7 @@ from qkv.location.kinds import ASSEMBLING, LAYING_OUT
 from qkv.location.masking import cut_wrongly, hidden_in_part, hidden_too_late, unknown_behind, unturned
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
-from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens
+from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens, unlike_the_others
 from qkv.location.tables import exchanged
 from qkv.recognition import WITHOUT_SINK
 from qkv.vocabulary import Stage
@@ -63,15 +63,7 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
     number = None
     match frontier.stage:
         case None:
-            given = frontier.sighted(first.operation)
-            divides = frontier.operation(first.operation).name in ("div", "mul") or len(given) > 1
-            exps = None if divides else undivided(frontier, given)
-            if exps is not None:
-                return Blame(exps, False, skipped=Stage.SOFTMAX, used_by=first.operation)
-            apart = cut_apart(frontier, first)
-            if apart is not None:
-                return apart
-            number = hidden_in_part(frontier, first)
+            return _unexplained(frontier, first)
         case Stage.MASK:
             number = hidden_too_late(frontier)
             if number is None and not frontier.masks:
@@ -89,15 +81,45 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case Stage.SCALE:
             return capped_unscaled(frontier, first)
         case Stage.POSITION:
-            swapped = exchanged(frontier)
-            if swapped is not None:
-                return Blame(swapped[0], confirmed=True, used_by=swapped[1], exchanged=True)
-            laid = laid_across(frontier, first.operation)
-            if laid is not None:
-                return Blame(laid, first.weight >= CONFIRMED, skipped=Stage.HEADS, used_by=first.operation)
-            number = _off_by_a_sign(frontier)
-            number = _another_angle(frontier) if number is None else number
+            return _of_positions(frontier, first)
     return None if number is None else Blame(number, first.weight >= CONFIRMED)
+
+
+def _unexplained(frontier: Frontier, first: Suspect) -> Blame | None:
+    """What is looked for where no fault gives the numbers."""
+    given = frontier.sighted(first.operation)
+    divides = frontier.operation(first.operation).name in ("div", "mul") or len(given) > 1
+    exps = None if divides else undivided(frontier, given)
+    if exps is not None:
+        return Blame(exps, False, skipped=Stage.SOFTMAX, used_by=first.operation)
+    number = unlike_the_others(frontier, first)
+    number = hidden_in_part(frontier, first) if number is None else number
+    return cut_apart(frontier, first) if number is None else Blame(number, False)
+
+
+def _of_positions(frontier: Frontier, first: Suspect) -> Blame | None:
+    """What is looked for where positions are at fault."""
+    swapped = exchanged(frontier)
+    if swapped is not None:
+        return Blame(swapped[0], confirmed=True, used_by=swapped[1], exchanged=True)
+    laid = laid_across(frontier, first.operation)
+    if laid is not None:
+        return Blame(laid, first.weight >= CONFIRMED, skipped=Stage.HEADS, used_by=first.operation)
+    for look in (_taken_for_frequencies, _off_by_a_sign, _another_angle):
+        number = look(frontier)
+        if number is not None:
+            return Blame(number, first.weight >= CONFIRMED)
+    return None
+
+
+def _taken_for_frequencies(frontier: Frontier) -> int | None:
+    """The operation that makes angles of one token which all positions are multiplied by; None where none does."""
+    for number in sorted(frontier.slice):
+        given = frontier.sighted(number)
+        angles = next((one for one in given if one[1].name == "angles of rope" and "query" in one[1].fixed), None)
+        if angles is not None and frontier.operation(number).name in ("mul", "outer", "einsum"):
+            return first_of(frontier, *angles)
+    return None
 
 
 def _without_sink(frontier: Frontier, first: Suspect) -> Blame | None:

@@ -113,6 +113,11 @@ def recognise(recording: Recording, right: Run, faulty: Run | None = None, close
             known[key] = sight, other.sight(value.array, multiples=False) if other is not None and wrong else None
         sights.append(known[key][0])
         under_fault.append(known[key][1])
+    _ahead(recording, sights, meant, right)
+    if other is not None:
+        _ahead(
+            recording, under_fault, other, right, {number for number, sight in enumerate(sights) if sight is not None}
+        )
     axes = {number: sight.axes for number, sight in enumerate(sights) if sight is not None}
     stretches = stretches_in(recording, axes, right)
     if stretches is not None:
@@ -137,6 +142,18 @@ def _in_stretches(
     for number, value in enumerate(recording.values):
         if sights[number] is None and number not in (settled or ()):
             sights[number] = book.sight(value.array, multiples=settled is None)
+
+
+def _ahead(
+    recording: Recording, sights: list[Sight | None], book: _Book, run: Run, settled: Collection[int] = ()
+) -> None:
+    """Puts in what tables are that were made ahead, for more tokens than there are: what their first rows are."""
+    tokens = max(run.inputs.lengths)
+    for number, value in enumerate(recording.values):
+        if sights[number] is None and number not in settled and value.array.ndim and value.array.shape[0] > tokens:
+            sight = book.sight(value.array[:tokens])
+            if sight is not None and not sight.form and (sight.stage == Stage.POSITION or sight.name.startswith("pos")):
+                sights[number] = sight
 
 
 class _Book:
