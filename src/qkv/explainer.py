@@ -21,9 +21,11 @@ from qkv.recognition import Recognition, Sight
 from qkv.recognition.arrangement import REPEATED
 from qkv.report import Report, SourceLine, Verdict
 from qkv.report.anatomy import Anatomy, CodeLine, Made, Mark
+from qkv.report.annotations import failed_at
 from qkv.report.cells import source_line
 from qkv.request import Request
 from qkv.settling import Trial
+from qkv.shaper import sheet_of
 from qkv.shapes import Product, Shape
 
 MOST_MADE = 4
@@ -51,7 +53,32 @@ def explain(request: Request) -> Anatomy:
             host.close()
     seen: list[tuple[Recognition, bool]] = []
     report = judge(request, seen=lambda trial, diagnosis: seen.extend(_recognised(trial, diagnosis)))
+    if not seen and report.candidate.line and report.detail:
+        return _until_it_fails(request, report)
     return Anatomy(report, _lines(*seen[0], report) if seen else ())
+
+
+def _until_it_fails(request: Request, report: Report) -> Anatomy:
+    """The lines of a candidate that raises, with the shapes of what it makes before it does."""
+    text, failed = _text_of(Path(report.candidate.file)), failed_at(report)
+    if text is None or is_notebook(report.candidate.file) or not failed:
+        return Anatomy(report, ())
+    sheet = sheet_of(request, {})
+    if not sheet.why:
+        return Anatomy(report, ())
+    made: dict[int, list[Made]] = {failed: []}
+    for one in sheet.lines:
+        if one.makes and one.file == text.path.name:
+            made.setdefault(one.line, []).append(
+                Made(one.makes, "", one.shape.axes, one.shape.sizes, "", *_in_words(one.products))
+            )
+    clash = f"{text.path.name}:{failed}: "
+    said = sheet.hint.removeprefix(clash) if sheet.hint.startswith(clash) else sheet.why
+    lines = [
+        CodeLine(number, text.lines[number - 1], made.get(number, []), *(("wrong", said) if number == failed else ()))
+        for number in _shown(text, set(made))
+    ]
+    return Anatomy(replace(report, why=sheet.why, hint=sheet.hint, detail=sheet.detail), lines)
 
 
 def _recognised(trial: Trial, diagnosis: Diagnosis) -> Iterator[tuple[Recognition, bool]]:
@@ -201,8 +228,13 @@ def _made(recognition: Recognition, operation: Operation, value: int, called: st
     notes += ["its entries in an order that is none of whole axes"] if sight.scrambled else []
     return Made(
         sight.name, str(sight.stage or ""), [axis for axis, _ in named], [size for _, size in named], ", ".join(notes),
-        ", ".join(one.names for one in products), ", ".join(one.numbers for one in products),
+        *_in_words(products),
     )  # fmt: skip
+
+
+def _in_words(products: Sequence[Product]) -> tuple[str, str]:
+    """Products in names and in numbers, several behind each other."""
+    return ", ".join(one.names for one in products), ", ".join(one.numbers for one in products)
 
 
 def _products(recognition: Recognition, operation: Operation, value: int) -> list[Product]:

@@ -150,6 +150,7 @@ class CausalAttention(nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_a_line_that_makes_much_names_each_of_it_and_its_products(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,20 @@ def test_programs_read_the_same(wrong: Anatomy) -> None:
         }
     ]
     assert answer["report"]["faults"][0]["id"] == "softmax-over-queries"
+
+
+@pytest.mark.slow
+def test_a_class_that_cannot_be_run_is_explained_up_to_where_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = TOGETHER.replace("F.scaled_dot_product_attention(q, k, v, is_causal=True)", "q @ k")
+    anatomy = explained(written(tmp_path, "failing.py", failing), monkeypatch)
+    assert anatomy.report.verdict is Verdict.FAILED
+    made = line_with(anatomy, "q, k, v = ").makes[-1]
+    assert (made.name, list(made.axes)) == ("q, k, v", ["batch", "heads", "tokens", "head_dim"])
+    assert line_with(anatomy, "y = ").mark == "wrong"
+    assert line_with(anatomy, "y = ").note.startswith("q @ k: q (batch heads tokens head_dim)")
+    assert line_with(anatomy, "return").mark == ""
 
 
 def test_a_script_that_stops_is_marked_where_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,13 +109,13 @@ def path_in(folder: Path, file: str) -> str:
 def _lines(report: Report) -> tuple[str, int, int, str]:
     """The lines to point at: those that make the wrong numbers, where it failed, or where its definition begins."""
     if report.line is None:
-        line = _failed_at(report) or report.candidate.line
+        line = failed_at(report) or report.candidate.line
         return report.candidate.file, line, line, ""
     code = report.line.code.rstrip()
     return report.line.file, report.line.line, report.line.line + code.count("\n"), code
 
 
-def _failed_at(report: Report) -> int:
+def failed_at(report: Report) -> int:
     """The innermost line of the candidate's file that the traceback or the reason speaks of; 0 for none."""
     file = Path(report.candidate.file)
     said = re.findall(rf"\b{re.escape(file.name)}:(\d+)", report.why) if file.name else []
