@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -51,9 +52,18 @@ def _counted_elsewhere(frontier: Frontier, mask: int, stretch: Mapping[str, tupl
             sight = frontier.recognition.sights[value]
             if sight is None or not sight.name.startswith("positions"):
                 continue
-            maker = None if {*sight.stretch.values()} <= {*stretch.values()} else first_of(frontier, value, sight)
-            if maker is not None:
-                yield maker
+            if not {*sight.stretch.values()} <= {*stretch.values()}:
+                maker = frontier.origin(value, partial(_alike, frontier, sight))
+                yield from () if maker is None else (maker,)
+
+
+def _alike(frontier: Frontier, sight: Sight, number: int) -> int | None:
+    """The places that an operation is given and only lays out."""
+    sights = frontier.recognition.sights
+    given = ((value, sights[value]) for value in frontier.flow.operands(number))
+    return next(
+        (value for value, other in given if other and (other.name, other.stretch) == (sight.name, sight.stretch)), None
+    )
 
 
 def _of_another_stretch(frontier: Frontier, mask: int) -> int | None:
