@@ -81,6 +81,25 @@ anteile /= anteile.sum(-1, keepdims=True)
 ergebnis = np.einsum("bhqk,bhke->bqhe", anteile, werte)
 """
 
+ADDITIVE = """\
+import torch
+torch.manual_seed(0)
+encoder, decoder = torch.randn(7, 10), torch.randn(10)
+W1, W2, v = torch.randn(10, 6), torch.randn(10, 6), torch.randn(6)
+energy = torch.tanh(encoder @ W1 + decoder @ W2) @ v
+alpha = torch.softmax(energy, dim=0)
+context = alpha @ encoder
+"""
+
+TEMPERATURE = """\
+import numpy as np
+x = np.random.default_rng(7).normal(size=(6, 4))
+for temperature in (0.5, 1.0):
+    scores = x @ x.T / temperature
+    weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    context = weights @ x
+"""
+
 SLIPS = {
     "a matrix of the same words": (PLAIN, "x @ C", "x @ B", "projection-reused", "a, b, c = x @ A, x @ B, x @ C"),
     "a layer in another language": (
@@ -94,6 +113,10 @@ SLIPS = {
         ROPE, "q = rope(q)\n", "", "rope-one-sided", "context = torch.softmax(rope(q) @ k.T / 2, dim=-1) @ v",
     ),
     "rope on the value": (ROPE, "k = rope(k)\n", "k = rope(k)\nv = rope(v)\n", "value-after-rope", ""),
+    "a row of weights that is divided by the scores": (
+        ADDITIVE, "torch.softmax(energy, dim=0)", "torch.exp(energy) / torch.sum(energy)", "rows-not-one",
+        "alpha = torch.softmax(energy, dim=-1)",
+    ),
     "keys that are mixed": (SPANISH, "@ valor\n", "@ clave\n", "weights-times-key", "salida = pesos @ valor"),
     "a scale that is missing behind einsum": (
         WORDS, " / 4**0.5", "", "scale-missing",
@@ -116,7 +139,8 @@ second = attend(q, k, v, mask)
 """
 
 
-RIGHT = {"matrices": PLAIN, "layers": LAYERS, "rope": ROPE, "norms": NORMED, "Spanish": SPANISH, "German": WORDS}
+RIGHT = {"matrices": PLAIN, "layers": LAYERS, "rope": ROPE, "norms": NORMED, "Spanish": SPANISH, "German": WORDS,
+         "additive": ADDITIVE, "temperature": TEMPERATURE}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

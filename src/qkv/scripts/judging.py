@@ -12,14 +12,14 @@ from qkv.scripts.findings import Finding
 from qkv.scripts.fused import FUSED
 from qkv.scripts.idle import idle_masks
 from qkv.scripts.lacking import without_context
-from qkv.scripts.lists import CONTEXT, answer_of
+from qkv.scripts.lists import answer_of
 from qkv.scripts.masking import masking
 from qkv.scripts.mixes import Mix, mixes_of
-from qkv.scripts.possible import PRODUCTS
-from qkv.scripts.reading import Reading, refs
+from qkv.scripts.reading import Reading
 from qkv.scripts.rotation import rotation
 from qkv.scripts.sides import biases, crossed, scale, sides
 from qkv.scripts.steps import axis, masked_late, slips, sums
+from qkv.scripts.unlike import unlike
 from qkv.scripts.unused import blamed_on_use
 from qkv.scripts.variables import live_values, of_variables, unequal
 from qkv.scripts.wording import finding_of
@@ -33,6 +33,7 @@ class Judgement:
         mixes: every product of weights and values.
         findings: all that is wrong, in the order of the lines.
         assumptions: what was taken for granted.
+        unequal: which comparisons of its own come out false.
         worth: what was compared at the end, where that is all that is known.
         open: why it can't be said whether the rest is right; empty where it is.
         line: the line that this is said of; 0 for none.
@@ -42,6 +43,7 @@ class Judgement:
     mixes: list[Mix]
     findings: list[Finding] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
+    unequal: list[str] = field(default_factory=list)
     worth: list[str] = field(default_factory=list)
     open: str = ""
     line: int = 0
@@ -54,15 +56,19 @@ def judged(reading: Reading, text: Text) -> Judgement:
     live = live_values(reading, judgement.mixes)
     for mix in judgement.mixes:
         findings = [finding for rule in (slips, axis, sums, masked_late, rotation) for finding in rule(mix)]
-        findings += sides(mix, text)
         judgement.assumptions += biases(mix)
-        findings += scale(mix, text.source, judgement.assumptions)
+        if mix.additive:
+            judgement.assumptions.append(
+                f"the scores of {mix.name(mix.weights, 'the weights')} are additive: taken as meant"
+            )
+        else:
+            findings += [*sides(mix, text), *scale(mix, text.source, judgement.assumptions)]
         findings += masking(mix, judgement.mixes, judgement.assumptions, text)
         judgement.findings += (blamed_on_use(mix, finding, live) for finding in findings)
     judgement.findings = [*_with_crossed(reading, judgement.findings), *documents(reading, live)]
     judgement.findings += _afterwards(reading, judgement.mixes)
     judgement.findings += of_variables(reading, judgement.mixes)
-    judgement.assumptions += dict.fromkeys(unequal(reading))
+    judgement.unequal += dict.fromkeys(unequal(reading))
     _add_idle(judgement, reading, text)
     judgement.findings = _first_of_each(reading, judgement.findings)
     fused = next(
@@ -73,8 +79,8 @@ def judged(reading: Reading, text: Text) -> Judgement:
         judgement.open = "its arrays are too many or too large to be followed; run it with fewer tokens"
     elif not judgement.mixes:
         _by_lists(judgement, reading, text)
-    elif not judgement.findings and (unlike := next(_unlike(reading), None)):
-        judgement.open, judgement.line = unlike
+    elif not judgement.findings and (told := next(unlike(reading), None)):
+        judgement.open, judgement.line = told
     elif fused is not None and not judgement.findings:
         judgement.open = f"what {fused.name} made of its arguments could not be followed"
     elif unknown and not judgement.findings:
@@ -92,27 +98,6 @@ def _add_idle(judgement: Judgement, reading: Reading, text: Text) -> None:
             judgement.open = judgement.open or idle
         else:
             judgement.findings.append(idle)
-
-
-def _unlike(reading: Reading) -> Iterator[tuple[str, int]]:
-    """Why what is made of weights and values is none of their mixes, and the line: a product, or what is called one."""
-    sum_of = "the sum of all values, each times its weight"
-    for number, operation in enumerate(reading.operations):
-        if operation.name in PRODUCTS and operation.results[0] not in reading.sights:
-            given = {reading.sights[value].known.kind for value in refs(operation.arguments) if value in reading.sights}
-            if given == {"weights", "tokens"}:
-                yield (
-                    f"{reading.code(number)} multiplies weights by tokens, and is not {sum_of}",
-                    reading.line_of(number),
-                )
-    for name, value in {binding.name: binding.value for binding in reading.run.bound}.items():
-        sight = reading.sights.get(value)
-        if not CONTEXT & set(naming.words(name)) or (sight is not None and sight.known.kind == "context"):
-            continue
-        above = reading.with_all_above(reading.parents.get(value, ()))
-        kinds = {reading.sights[one].known.kind for one in above if one in reading.sights}
-        if {"weights", "tokens"} <= kinds and "context" not in kinds:
-            yield f"{name} is made of weights and values, and is not {sum_of}", reading.line(value)
 
 
 def _with_crossed(reading: Reading, findings: list[Finding]) -> list[Finding]:

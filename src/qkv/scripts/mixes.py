@@ -12,6 +12,9 @@ from qkv.scripts.known import Array, Known
 from qkv.scripts.possible import PRODUCTS
 from qkv.scripts.reading import Reading, refs
 
+_BENT = frozenset({"tanh", "sigmoid", "relu", "leaky_relu", "gelu", "elu", "softplus", "silu"})
+"""Functions through which additive attention makes its scores."""
+
 
 @dataclass(frozen=True, eq=False)
 class Mix:
@@ -80,6 +83,13 @@ class Mix:
     def sides(self) -> tuple[Known | None, Known | None, Known]:
         """Query, key and value."""
         return self.query, self.key, self.value
+
+    @property
+    def additive(self) -> bool:
+        """Whether the scores are made of what a bent line makes of query and key together, and not of both."""
+        values = [value for side in (self.query, self.key) if side for value in self.reading.values_of(side)]
+        made = (self.reading.made_by.get(value, -1) for value in values)
+        return any(number >= 0 and self.reading.operations[number].name in _BENT for number in made)
 
     @property
     def normalised(self) -> Known | None:

@@ -166,7 +166,7 @@ def words_of_script(text: Text, framework: str = "", dtype: str = "") -> Candida
 def _report(text: Text, run: ScriptRun, reading: Reading, judgement: Judgement, repeat: str) -> Report:
     base: dict[str, Any] = {
         "candidate": words_of_script(text, *_framework(reading)),
-        "assumptions": [*judgement.assumptions, *_left_out(text, run)],
+        "assumptions": [*judgement.assumptions, *judgement.unequal, *_left_out(text, run)],
         "repeat": repeat,
         "printed": run.printed,
         "said": held_to(judgement.mixes, judgement.findings, text),

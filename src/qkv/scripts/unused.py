@@ -73,7 +73,7 @@ def _shares(mix: Mix, live: Set[int]) -> Iterator[_Unused]:
         return
     rows = reading.array(held[name])
     with np.errstate(all="ignore"):
-        shares = rows / rows.sum(-2 if mix.context.over == "query" else -1, keepdims=True)
+        shares = rows / rows.sum(-2 if mix.context.over == "query" and rows.ndim > 1 else -1, keepdims=True)
     for other, value in held.items():
         if value not in live and close(reading.array(value), shares):
             yield _Unused(other, mix.weights, use, {"renormalise"})

@@ -199,14 +199,15 @@ class _Reader:
             if above.size < below.size or (operation.name != "getitem" and above.ndim > below.ndim):
                 break
             value = parents[0]
-        return value if value in self.reading.made_by or value in self.sights else self._whole(value)
+        of_numbers = not self.reading.parents.get(value)
+        return self._whole(value) if of_numbers and value not in self.sights else value
 
     def _whole(self, value: int) -> int:
-        """The array that a loop has taken this row out of; the row itself where there is none."""
+        """The array that a loop has taken this row out of, or that was put together of it; the row itself for none."""
         array = self.reading.array(value)
         if array.ndim != 1:
             return value
-        for other in range(value):
+        for other in (*(one for one, given in self.reading.parents.items() if value in given), *range(value)):
             rows = self.reading.array(other)
             if (
                 rows.ndim == 2
@@ -275,7 +276,7 @@ class _Reader:
         seen, value = list[int](), operand
         while value != origin:
             seen.append(value)
-            value = self.reading.parents.get(value, [origin])[0]
+            value = (self.reading.parents.get(value) or [origin])[0]
         root = origin
         for one in reversed(seen if origin in self.sights else []):
             number = self.reading.made_by.get(one)

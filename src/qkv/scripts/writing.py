@@ -71,6 +71,8 @@ def over_keys(mix: Mix, step: Known) -> Written | None:
     """
     made = mix.made(step)
     ndim = mix.reading.array(mix.reading.operations[made].results[0]).ndim
+    if ndim < 2:
+        return None  # one token's weights have no other axis
     own = spot_at(mix.reading, made)
     for spot in _spots_of_axes(mix, own):
         told = "" if spot.operation != made or spot.place == own.place else own.function.rpartition(".")[2]
@@ -83,7 +85,8 @@ def over_keys(mix: Mix, step: Known) -> Written | None:
 def softmax_over_keys(mix: Mix, step: Known) -> Written:
     """The same; the whole softmax anew where there is no axis to change."""
     own = spot_at(mix.reading, mix.made(step))
-    anew = Written(own, softmax_code(mix, own.name(step.sources[0], "attn_scores")))
+    source = step.sources[0].sources[0] if step.sources[0].move == "exp" else step.sources[0]
+    anew = Written(own, softmax_code(mix, own.name(source, "attn_scores")))
     return over_keys(mix, step) or anew
 
 

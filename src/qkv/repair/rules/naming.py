@@ -26,10 +26,11 @@ def sibling(code: Code, node: ast.AST) -> Iterator[Change]:
     name_of = dotted(node)
     if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load) and name_of:
         known = names_of([code.tree]) | set(bound(code, node)) | set(attributes(code, node))
+        members = {name.rpartition(".")[2] for name in known if "." in name and "." in name_of}
         above = code.parents[node]
         itself = {dotted(target) for target in above.targets} if isinstance(above, ast.Assign) else set()
         for other in siblings(name_of):
-            if other in known and other not in itself:
+            if (other in known or other.rpartition(".")[2] in members) and other not in itself:
                 yield code.put(node, other, f"{name_of} to {other}")
 
 
