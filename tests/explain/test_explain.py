@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,10 @@ def test_a_class_as_a_person_reads_it(
     assert line_with(anatomy, "attn_weights = ").makes[-1].name == "attn_weights"  # as it is under the fault
     assert line_with(anatomy, "attn_weights = ").mark == ""
     assert as_text(anatomy).partition("✗ wrong")[0] == snapshot
+
+
+def test_that_nothing_was_seen_is_said(wrong: Anatomy) -> None:
+    assert as_text(replace(wrong, lines=())).startswith("its lines are not shown: ")
 
 
 def test_a_right_function_of_numpy_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

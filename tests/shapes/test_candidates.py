@@ -224,6 +224,11 @@ def test_sizes_that_nobody_can_tell_apart_are_tried_as_others(tmp_path: Path) ->
     assert [warning.partition(" an ")[0] for warning in sheet.warnings] == ["with 8 head_dim and 8 heads"]
 
 
+def test_that_nothing_was_seen_of_it_is_said() -> None:
+    assert "no line of it is shown" in sheet_text(Sheet("compiled"))
+    assert "no line" not in sheet_text(Sheet("broken", why="it raised"))
+
+
 def test_a_layer_of_torch_gives_what_it_gives_in_the_end(tmp_path: Path) -> None:
     source = (
         "from torch import nn\n\n\nclass Attention(nn.Module):\n    def __init__(self, embed_dim, num_heads):\n"

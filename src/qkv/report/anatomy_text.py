@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qkv.report.anatomy import Anatomy, CodeLine, Made
+from qkv.report.document import Verdict
 from qkv.report.plain import encodable, harmless
 from qkv.report.terminal import report_text
 
@@ -16,6 +17,9 @@ BESIDE = 130
 MARGIN = 8
 """Columns at most that the lines' numbers, the marks and the gaps take."""
 
+UNSEEN = "its lines are not shown: what it makes could not be watched while it ran"
+"""What is said of compiled code."""
+
 _MARKS = {"right": ("✓", "green"), "wrong": ("✗", "bold red"), "": ("", "")}
 
 
@@ -23,7 +27,7 @@ def anatomy_text(anatomy: Anatomy, console: Console, *, verbose: bool = False) -
     """The anatomy as the console's encoding, width and colours have it, with a picture of what is wrong inside."""
     report = report_text(anatomy.report, console, verbose=verbose, inside=True)
     if not anatomy.lines:
-        return report
+        return report if anatomy.report.verdict is Verdict.FAILED else f"{UNSEEN}\n\n{report}"
     shown: Anatomy = harmless(anatomy)
     table = (_beside if console.width >= BESIDE else _beneath)(shown, console.width)
     with console.capture() as captured:
@@ -68,11 +72,8 @@ def _with_last(anatomy: Anatomy) -> list[tuple[CodeLine, str]]:
 
 
 def _notes(line: CodeLine, width: int) -> Text:
-    parts = [_made(made, width) for made in line.makes]
-    notes = Text("\n").join(parts)
-    if line.note:
-        notes = Text("\n").join([*parts, Text(line.note, "red")])
-    return notes
+    said = [Text(line.note, "red")] if line.note else []
+    return Text("\n").join([*(_made(made, width) for made in line.makes), *said])
 
 
 def _made(made: Made, width: int) -> Text:

@@ -17,6 +17,9 @@ SCHEMA = 1
 LONGEST, SHORTEST = 52, 10
 """Characters of an expression in the table: at most, and however narrow it is."""
 
+UNSEEN = "no line of it is shown: what it makes could not be watched while it ran"
+"""What is said of compiled code."""
+
 INDENT = 10
 """Blanks before a product."""
 
@@ -28,7 +31,7 @@ def sheet_text(sheet: Sheet, width: int = 100) -> str:
     where = f"  {sheet.file}" + (f":{sheet.line}" if sheet.line else "") if sheet.file else ""
     sections = [
         [f"{sheet.name}{where}".strip(), *_sizes(sheet, width)],
-        _table(sheet, width) if sheet.lines else [],
+        _table(sheet, width) if sheet.lines else [UNSEEN] * (not sheet.why),
         _drawn(sheet),
         [
             *_folded("cannot be run: ", sheet.why, width),
