@@ -79,6 +79,23 @@ def attention(q, k, v):
     return torch.cat(parts, dim=2)
 """
 
+HANDED = """import torch
+
+
+def attend(q, k, v, start):
+    places = torch.arange(start, start + q.shape[2])[:, None]
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(torch.arange(k.shape[2]) > places, -torch.inf)
+    return scores.softmax(-1) @ v
+
+
+def attention(q, k, v):
+    before = k.shape[2] - q.shape[2]
+    parts = []
+    for start in range(0, q.shape[2], 3):
+        parts.append(attend(q[:, :, start : start + 3], k, v, before + start))
+    return torch.cat(parts, dim=2)
+"""
+
 UNSCALED_PART = """import torch
 
 
@@ -143,10 +160,11 @@ def test_a_block_is_known_by_the_tokens_that_it_has(
     ("source", "old", "new"),
     [
         (BLOCKWISE, "if j > rows.max():", "if j > rows.min():"),
+        (HANDED, "k, v, before + start)", "k, v, before)"),
         (MERGED, "k[:, :, :half], v[:, :, :half], keep[:, :half]", "k[:, :, :2], v[:, :, :2], keep[:, :2]"),
     ],
 )
-def test_keys_that_no_block_has_are_lost_between_two_lines(
+def test_what_two_lines_do_together_is_said_of_both(
     unexplained: Callable[[str], SourceLine | str],
     changed: Callable[..., tuple[str, int]],
     source: str,

@@ -118,3 +118,54 @@ def test_weights_that_nothing_divides_are_to_be_divided_between_their_making_and
     report = judged(source, num_heads=6, num_kv_heads=2)
     assert report.line is not None
     assert report.line.line <= line <= (report.line.until or report.line.line)
+
+
+PADDED = """import numpy as np
+
+
+def additive(mask):
+    laid = mask[:, None, None, :].astype(float)
+    return (1.0 - laid) * -1e4
+
+
+def capped(scores, cap=5.0):
+    scores = np.tanh(scores / cap) * cap
+    return scores
+
+
+def score(q, k):
+    return np.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(q.shape[-1])
+
+
+def hide(scores, mask):
+    return scores if mask is None else scores + additive(mask)
+
+
+def softmax(scores):
+    exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exps / exps.sum(axis=-1, keepdims=True)
+
+
+def attention(q, k, v, attention_mask=None):
+    \"\"\"q, k, v: (batch, heads, tokens, dim); attention_mask: (batch, keys) with 1 for tokens and 0 for padding.\"\"\"
+    weights = softmax(hide(capped(score(q, k)), attention_mask))
+    return weights @ v
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("mask[:, None, None, :]", "mask[:, None, :, None]"),
+        ("+ additive(mask)", "+ additive(np.ones_like(mask))"),
+        ("softmax(hide(capped(score(q, k)), ", "softmax(hide(score(q, k), "),
+        ("scores = np.tanh(", "np.tanh("),
+    ],
+)
+def test_a_step_of_many_helpers_is_blamed_where_it_is_missing(
+    judged: Callable[..., Report], changed: Callable[..., tuple[str, int]], old: str, new: str
+) -> None:
+    source, line = changed(PADDED, old, new)
+    report = judged(source, causal=False, softcap=5.0)
+    assert report.line is not None
+    assert report.line.line == line

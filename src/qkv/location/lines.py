@@ -67,7 +67,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
     if loop is not None:
         note = f"the keys behind those that line {place.line} takes last are left out"
         return SourceLine(place.file, loop, source.lines[loop - 1].strip(), note, place.line, blamed.confirmed)
-    two = _two_lines(source, place, frontier, blamed, right)
+    two = _counted_from(source, place, frontier, blamed) or _two_lines(source, place, frontier, blamed, right)
     if two is not None:
         line, other, note = two
         return SourceLine(place.file, line, source.lines[line - 1].strip(), note, other, blamed.confirmed)
@@ -92,6 +92,16 @@ def _exchanged(source: Source, made: Place, handed_on: Place | None) -> SourceLi
     until = None if handed_on is None or handed_on.line == line or handed_on.file != made.file else handed_on.line
     where = "here" if until is None else f"on the way from line {line} to line {until}"
     return SourceLine(made.file, line, code, f"cos and sin of rope change places {where}", until, confirmed=True)
+
+
+def _counted_from(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> tuple[int, int, str] | None:
+    """The call that hands over from where places are counted, and the line that counts them; None elsewhere."""
+    operation, chain = frontier.operation(blamed.operation), frontier.chain(blamed.operation)
+    if operation.name != "arange" or frontier.stage not in (None, Stage.MASK) or len(chain) < 2:
+        return None
+    handed = handed_by(source, place, chain[-2], operation) if chain[-2].file == place.file else None
+    note = f"line {place.line} counts other tokens than it should, by a number that line {handed} hands over"
+    return None if handed is None else (handed, place.line, note)
 
 
 def _two_lines(

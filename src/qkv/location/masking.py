@@ -14,7 +14,7 @@ from qkv.location.misplaced import first_of
 from qkv.recognition import LOW, REPEATED, Sight
 from qkv.vocabulary import Stage
 
-SCORED = (Stage.SCORES, Stage.BIAS)
+SCORED = (Stage.SCORES, Stage.SOFTCAP, Stage.BIAS)
 """Stages of what a mask is applied to."""
 
 
@@ -130,6 +130,18 @@ def _losing(frontier: Frontier, mask: int) -> Iterator[int]:
         given = any(map(hides, frontier.flow.operands(number)))
         if operation.name in JOINING and given and not any(map(hides, operation.results)):
             yield number
+
+
+def laid_out_otherwise(frontier: Frontier, number: int) -> int | None:
+    """The operation that lays a mask out, on the way to another one, so that it is none any more; None for none."""
+    sights = frontier.recognition.sights
+    for one in sorted(frontier.flow.behind(frontier.flow.operands(number))):
+        operation = frontier.operation(one)
+        given = [sights[value] for value in frontier.flow.operands(one)]
+        lost = operation.name in LAYING_OUT and all(sights[value] is None for value in operation.results)
+        if lost and any(sight is not None and sight.form and set(sight.axes) != {REPEATED} for sight in given):
+            return one
+    return None
 
 
 def hidden_too_late(frontier: Frontier) -> int | None:

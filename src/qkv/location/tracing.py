@@ -10,7 +10,14 @@ from qkv.location.calls import called_wrongly
 from qkv.location.ends import other_end
 from qkv.location.frontier import CONFIRMED, Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, LAYING_OUT
-from qkv.location.masking import cut_wrongly, hidden_in_part, hidden_too_late, unknown_behind, unturned
+from qkv.location.masking import (
+    cut_wrongly,
+    hidden_in_part,
+    hidden_too_late,
+    laid_out_otherwise,
+    unknown_behind,
+    unturned,
+)
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
 from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens, unlike_the_others
@@ -65,7 +72,7 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case None:
             return _unexplained(frontier, first)
         case Stage.MASK:
-            number = hidden_too_late(frontier)
+            number = hidden_too_late(frontier) or laid_out_otherwise(frontier, first.operation)
             if number is None and not frontier.masks:
                 return cut_wrongly(frontier)
         case Stage.SCORES:
