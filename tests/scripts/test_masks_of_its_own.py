@@ -132,6 +132,17 @@ def test_a_mask_is_told_and_mended(source: str, fault: str, after: str, host: Ho
     assert report.patch.after.strip() == after
 
 
+def test_what_is_expected_under_a_mask_that_is_not_causal_is_what_that_mask_gives(
+    host: HostProcess, tmp_path: Path
+) -> None:
+    source = NUMPY + "near = np.abs(i - j) < 2\n" + SCORES + MIXED
+    report = report_on(source, host, tmp_path)
+    assert report.held_to.endswith("the mask that it makes")
+    expected = next(row.expected for row in report.rows if "weights of token 0" in row.title)
+    assert (expected > 0).tolist() == [True, True, False, False, False]
+    assert expected.sum() == pytest.approx(1)
+
+
 @pytest.mark.parametrize("source", RIGHT.values(), ids=list(RIGHT))
 def test_a_mask_that_is_used_is_right(source: str, host: HostProcess, tmp_path: Path) -> None:
     report = report_on(source, host, tmp_path)

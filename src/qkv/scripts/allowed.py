@@ -33,6 +33,9 @@ _ORDERED = {"ge": ">=", "le": "<=", "gt": ">", "lt": "<"}
 """Comparisons that say more than whether two are the same."""
 
 
+_COLUMNS = "mask[:, None, :]   # the axis of the keys comes last"
+
+
 def taken_as_meant(mix: Mix) -> str:
     """That the mask of a mix is its author's own affair."""
     return f"the mask of {mix.name(mix.context, 'the context vectors')} is no causal one, and was taken as meant"
@@ -51,20 +54,18 @@ def told_of(mix: Mix, step: Known, visible: Array) -> Iterator[Finding]:
     lengths = _lengths(mix.reading, rows)
     if rows.shape[-1] == rows.shape[-2] and not own.any() and mix.token is None:
         said = "no token sees itself: the mask hides what it should show, and shows what it should hide"
-        yield Finding("mask-inverted", step.made, said, _turned(mix, step), mix)
+        yield Finding("mask-inverted", step.made, said, _turned(mix, step), mix, meant=~visible)
     elif lengths and (rows == rows[:, :1]).all():
         said = (
             f"each sequence sees what lies beyond its {lengths}, and none of its own tokens: the mask is turned round"
         )
-        yield Finding("mask-inverted", step.made, said, _turned(mix, step), mix)
+        yield Finding("mask-inverted", step.made, said, _turned(mix, step), mix, meant=~visible)
     elif (rows == rows[..., :1]).all() and not rows.all():
         said = (
             "the mask hides whole rows, those of the tokens that are padding, and no columns: all others go on looking "
             "at the padding, and a row without any token is not a number. What is hidden are keys"
         )
-        yield Finding(
-            "padding-on-queries", step.made, said, "mask[:, None, :]   # the axis of the keys comes last", mix
-        )
+        yield Finding("padding-on-queries", step.made, said, _COLUMNS, mix, meant=visible.swapaxes(-1, -2))
 
 
 def _turned(mix: Mix, step: Known) -> str:

@@ -48,7 +48,7 @@ class Alone:
     weights_right: bool = False
 
 
-def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
+def against_alone(mix: Mix, causal: bool, factor: float, meant: Array | None = None) -> Alone | None:
     """The first context vector that differs from the one computed alone, or the first of all; None where none can be.
 
     Args:
@@ -56,6 +56,7 @@ def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
         causal: whether tokens are meant to see themselves and earlier ones only; a mask of the script's own is taken as
             it is otherwise.
         factor: what the scores are to be multiplied by in all.
+        meant: where its mask is meant to let through, in the place of where it does; None for just there.
     """
     if mix.query is None or mix.key is None or mix.product is None or mix.biased:
         return None
@@ -70,9 +71,9 @@ def against_alone(mix: Mix, causal: bool, factor: float) -> Alone | None:
         out_proj=False, scale=factor / mix.factor_of_sides, mask=Causal() if causal else Everything(),
     )  # fmt: skip
     inputs = Inputs(query=query, key=key, value=value)
-    if mix.visible is not None and not causal:
-        visible = _spread(mix.visible, inputs.batch)
-        inputs = inputs.but(may_attend=visible)
+    visible = mix.visible if meant is None else meant
+    if visible is not None and not causal:
+        inputs = inputs.but(may_attend=_spread(visible, inputs.batch))
     try:
         return _first_difference(mix, spec, inputs, got)
     except QkvError:

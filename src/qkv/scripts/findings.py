@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qkv.adapters.recording import Place
+from qkv.scripts.known import Array
 from qkv.scripts.mixes import Mix
 from qkv.scripts.spots import Written
 
@@ -22,6 +23,8 @@ class Finding:
         mix: the mix that it spoils; None for none.
         before: a statement to write in front of that line; empty for none.
         place: the expression in whose place that goes; None for the operation's own.
+        meant: where a mask is meant to let through, ``(..., query, key)``, if that is neither what it does nor causal;
+            None for any other.
     """
 
     fault: str
@@ -31,6 +34,12 @@ class Finding:
     mix: Mix | None = None
     before: str = ""
     place: Place | None = None
+    meant: Array | None = None
+
+    @property
+    def of_causal(self) -> bool:
+        """Whether it is about a mask that is missing or another one, where a causal one is meant."""
+        return self.meant is None and (self.fault.startswith("causal") or self.fault == "mask-not-applied")
 
     @classmethod
     def of(cls, fault: str, said: str, written: Written, mix: Mix, operation: int | None = None) -> Finding:

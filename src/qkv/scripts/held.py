@@ -24,7 +24,7 @@ def held_to(mixes: Sequence[Mix], findings: Sequence[Finding], text: Text) -> st
     """
     by_words: dict[str, list[str]] = {}
     for mix in mixes:
-        own = [one.fault for one in findings if one.mix is not None and one.mix.context is mix.context]
+        own = [one for one in findings if one.mix is not None and one.mix.context is mix.context]
         words = ", ".join([_heads(mix, mixes), _scale(mix, own), _mask(mix, own, text)] if mix.product else [_GIVEN])
         name = mix.reading.name_of(mix.context) or _place(mix.reading.line_of(mix.operation), text)
         by_words.setdefault(words, []).append(name)
@@ -64,8 +64,8 @@ def _merged(mix: Mix, mixes: Sequence[Mix]) -> Iterator[Known]:
             yield known
 
 
-def _scale(mix: Mix, faults: Sequence[str]) -> str:
-    right = mix.right_factor if any(fault.startswith("scale") for fault in faults) else mix.factor
+def _scale(mix: Mix, findings: Sequence[Finding]) -> str:
+    right = mix.right_factor if any(one.fault.startswith("scale") for one in findings) else mix.factor
     if np.isclose(right, 1.0):
         return "scores not scaled" + ("" if mix.projected else " (no projection makes query and key)")
     usual = np.isclose(right, mix.head_dim**-0.5, rtol=1e-3)
@@ -73,11 +73,13 @@ def _scale(mix: Mix, faults: Sequence[str]) -> str:
     return f"scores times 1/sqrt({mix.head_dim}) ({why})" if usual else f"scores times {right:.4g} (as it scales them)"
 
 
-def _mask(mix: Mix, faults: Sequence[str], text: Text) -> str:
+def _mask(mix: Mix, findings: Sequence[Finding], text: Text) -> str:
     step = next((one for one in mix.path if one.move == "mask"), None)
     line = 0 if step is None else mix.reading.line_of(mix.made(step))
     where = f" ({_place(line, text)})" if line else ""
-    meant = any(fault.startswith(("causal", "mask")) for fault in faults)
+    if any(one.meant is not None for one in findings):
+        return f"the mask that it makes{where}"
+    meant = any(one.of_causal for one in findings)
     if is_causal(mix) or (meant and step is not None):
         return f"causal{where}"
     if meant:

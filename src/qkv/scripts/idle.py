@@ -36,7 +36,7 @@ def idle_masks(mixes: Sequence[Mix], reading: Reading, text: Text, assumptions: 
         if fitting:
             said = f"{name} is a mask, and nothing reads it: every token sees all others, those that it hides too"
             yield not_applied(
-                fitting[-1], said, applied(fitting[-1], value, name, text), seen_through(mask), assumptions
+                fitting[-1], said, applied(fitting[-1], value, name, text), seen_in(fitting[-1], mask), assumptions
             )
         elif not any(mix.visible is not None and _is(mask, mix) for mix in mixes):
             yield f"{name} is a mask that is made, and nothing reads it"
@@ -133,11 +133,21 @@ def _argument(text: Text, call: str) -> str:
     return ""
 
 
+def seen_in(mix: Mix, mask: Array) -> Array:
+    """Where a mask lets through, ``(..., query, key)``; it may be one of sequences and keys, or of more tokens."""
+    seen, (queries, keys) = seen_through(mask), mix.weights.array.shape[-2:]
+    if mask.shape[-1] == mask.shape[-2] > keys:
+        return seen[..., :queries, :keys]
+    return seen[:, None] if mask.ndim == 2 and mask.shape[-2] != queries else seen
+
+
 def not_applied(mix: Mix, said: str, written: Written, visible: Array, assumptions: list[str]) -> Finding:
     """The finding that a mask is made and not used, and what is taken for granted once it is."""
-    if not np.array_equal(visible.reshape(-1, *visible.shape[-2:])[0], np.tri(*visible.shape[-2:]) > 0):
-        assumptions.append(taken_as_meant(mix))
-    return Finding.of("mask-not-applied", said, written, mix)
+    finding = Finding.of("mask-not-applied", said, written, mix)
+    if np.array_equal(visible.reshape(-1, *visible.shape[-2:])[0], np.tri(*visible.shape[-2:]) > 0):
+        return finding
+    assumptions.append(taken_as_meant(mix))
+    return replace(finding, meant=visible)
 
 
 def _uncalled(text: Text, read: set[str]) -> Iterator[str]:

@@ -238,8 +238,8 @@ def _mended(text: Text, reading: Reading, finding: Finding) -> str:
 def _shown(first: Finding, judgement: Judgement) -> dict[str, Any]:
     """Where it shows: the first row that differs from the token computed alone, and its weights."""
     mix = first.mix
-    causal = mix is not None and (is_causal(mix) or first.fault.startswith(("causal", "mask")))
-    alone = None if mix is None else against_alone(mix, causal, mix.right_factor)
+    causal = mix is not None and first.meant is None and (is_causal(mix) or first.of_causal)
+    alone = None if mix is None else against_alone(mix, causal, mix.right_factor, first.meant)
     if mix is None or alone is None or not any(alone.wrong):
         return {}
     return {

@@ -9,7 +9,7 @@ from qkv.adapters.texts import Text
 from qkv.scripts import naming
 from qkv.scripts.edits import with_code
 from qkv.scripts.findings import Finding
-from qkv.scripts.idle import applied, not_applied, seen_through
+from qkv.scripts.idle import applied, not_applied, seen_in
 from qkv.scripts.known import Known
 from qkv.scripts.mixes import Mix
 from qkv.scripts.spots import Written, spot_at
@@ -78,7 +78,7 @@ def _unused(mix: Mix, live: Set[int], text: Text, assumptions: list[str]) -> Fin
         return None
     name = reading.name(masks[-1])
     said = f"{name} is made, and the weights are not made with it: every token sees all others, later ones too"
-    visible = seen_through(reading.array(masks[-1]))
+    visible = seen_in(mix, reading.array(masks[-1]))
     return not_applied(mix, said, applied(mix, masks[-1], name, text), visible, assumptions)
 
 
