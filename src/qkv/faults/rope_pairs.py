@@ -21,7 +21,7 @@ ROTATION: Signs = (-1, 1)
 """The signs of a rotation: cos, -sin; sin, cos."""
 
 
-def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, signs: Signs) -> Array:
+def _tables(run: Run, x: Array, at: Array, table: Pairing, taken: Pairing, put: Pairing, signs: Signs) -> Array:
     """``x * cos + turned(x) * sin`` with each spelt out over all channels, the way most libraries write it.
 
     Args:
@@ -29,7 +29,8 @@ def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, signs:
         x: ``(batch, head, token, dim)``.
         at: positions, ``(token,)``.
         table: whether cos and sin hold the angles twice over (halves) or each angle twice in a row (adjacent).
-        turn: which channel gives its sine to which.
+        taken: which channels are taken as pairs.
+        put: where what they give each other is put.
         signs: of the sine that the first of a pair gets from the second, and the second from the first.
     """
     xp, rope = run.xp, rope_of(run)
@@ -38,10 +39,10 @@ def _tables(run: Run, x: Array, at: Array, table: Pairing, turn: Pairing, signs:
     dims = angles.shape[-1]
     head, rest = x[..., :dims], x[..., dims:]
     first, second = signs
-    if turn == "halves":
-        crossed = xp.concat([first * head[..., dims // 2 :], second * head[..., : dims // 2]], axis=-1)
-    else:
-        crossed = xp.reshape(xp.stack([first * head[..., 1::2], second * head[..., 0::2]], axis=-1), head.shape)
+    halves = (head[..., : dims // 2], head[..., dims // 2 :])
+    one, other = halves if taken == "halves" else (head[..., 0::2], head[..., 1::2])
+    given = [first * other, second * one]
+    crossed = xp.concat(given, axis=-1) if put == "halves" else xp.reshape(xp.stack(given, axis=-1), head.shape)
     mixed = (head * xp.cos(angles) + crossed * xp.sin(angles)) * rope.attention_factor
     return xp.concat([mixed, rest], axis=-1)
 
@@ -72,8 +73,9 @@ def rope_layout(spec: AttentionSpec) -> Ways:
     title="rope mixes two ways of pairing channels",
     explanation=(
         "cos and sin are laid out for one custom (each angle twice in a row, or all angles twice over) and the "
-        "channels are crossed by the other. That is no rotation any more: a channel takes its cosine from one pair "
-        "and its sine from another, and lengths change. Every row with more than one visible key is wrong."
+        "channels are crossed by the other, or taken by one and put back by the other. That is no rotation any more: "
+        "a channel takes its cosine from one pair and its sine from another, and lengths change. Every row with more "
+        "than one visible key is wrong."
     ),
     repair="cos = torch.cat([cos, cos], dim=-1)  # with rotate_half; repeat_interleave(2) with neighbours",
     needs=[ROPE],
@@ -81,16 +83,18 @@ def rope_layout(spec: AttentionSpec) -> Ways:
 def rope_layout_mixed(spec: AttentionSpec) -> Ways:
     """``x * repeat_interleave(cos) + rotate_half(x) * repeat_interleave(sin)``, or the other tables with neighbours."""
     if spec.rope is not None:
-        for note, table, turn in (
-            ("each angle twice in a row, with rotate_half", "adjacent", "halves"),
-            ("all angles twice over, with neighbours", "halves", "adjacent"),
-        ):
-            yield note, _crossed(table, turn)  # type: ignore[arg-type]  # both are pairings
+        twice, over = "each angle twice in a row", "all angles twice over"
+        yield f"{twice}, with rotate_half", _crossed("adjacent", "halves", "halves")
+        yield f"{over}, with neighbours", _crossed("halves", "adjacent", "adjacent")
+        tables: tuple[tuple[Pairing, str], ...] = (("halves", over), ("adjacent", twice))
+        for table, angles in tables:
+            yield f"{angles}, with neighbours that are put back as halves", _crossed(table, "adjacent", "halves")
+            yield f"{angles}, with halves that are put back as neighbours", _crossed(table, "halves", "adjacent")
 
 
-def _crossed(table: Pairing, turn: Pairing, signs: Signs = ROTATION) -> Replacements:
+def _crossed(table: Pairing, taken: Pairing, put: Pairing, signs: Signs = ROTATION) -> Replacements:
     def one(run: Run, x: Array, at: Array) -> Array:
-        return _tables(run, x, at, table, turn, signs)
+        return _tables(run, x, at, table, taken, put, signs)
 
     return by_sides(one, one)
 
@@ -111,8 +115,9 @@ def _crossed(table: Pairing, turn: Pairing, signs: Signs = ROTATION) -> Replacem
 def rope_minus_missing(spec: AttentionSpec) -> Ways:
     """``x * cos + cat(x2, x1) * sin`` for ``cat(-x2, x1)``, or ``cat(-x2, -x1)``."""
     if spec.rope is not None:
-        yield "plus in both places", _crossed(spec.rope.pairing, spec.rope.pairing, (1, 1))
-        yield "minus in both places", _crossed(spec.rope.pairing, spec.rope.pairing, (-1, -1))
+        own = spec.rope.pairing
+        yield "plus in both places", _crossed(own, own, own, (1, 1))
+        yield "minus in both places", _crossed(own, own, own, (-1, -1))
 
 
 def _last_channels(run: Run, x: Array, at: Array) -> Array:

@@ -129,6 +129,30 @@ class RopeLayoutMixedAllAnglesTwice(Attention):
         return x * angles.cos() + torch.stack([-x[..., 1::2], x[..., 0::2]], dim=-1).flatten(-2) * angles.sin()
 
 
+TAKEN = {
+    "all angles twice over": lambda angles: torch.cat([angles, angles], dim=-1),
+    "each angle twice in a row": lambda angles: angles.repeat_interleave(2, dim=-1),
+}
+
+for _angles, _table in TAKEN.items():
+
+    @faulty("rope-layout-mixed", f"{_angles}, with neighbours that are put back as halves", *ROPED)
+    class RopeLayoutNeighboursPutBackAsHalves(Attention):
+        table = staticmethod(_table)
+
+        def rotate(self, x, angles):
+            angles = self.table(angles)
+            return x * angles.cos() + torch.cat([-x[..., 1::2], x[..., 0::2]], dim=-1) * angles.sin()
+
+    @faulty("rope-layout-mixed", f"{_angles}, with halves that are put back as neighbours", *ROPED)
+    class RopeLayoutHalvesPutBackAsNeighbours(Attention):
+        table = staticmethod(_table)
+
+        def rotate(self, x, angles):
+            angles, (x1, x2) = self.table(angles), x.chunk(2, dim=-1)
+            return x * angles.cos() + torch.stack([-x2, x1], dim=-1).flatten(-2) * angles.sin()
+
+
 @faulty("rope-minus-missing", "plus in both places", *HALVES)
 class RopeMinusMissing(Attention):
     def rotate_half(self, x):
