@@ -12,7 +12,7 @@ from qkv.adapters.opening import Conventions
 from qkv.debugger import settled
 from qkv.diagnosis import Diagnosis
 from qkv.location import located
-from qkv.report import SourceLine
+from qkv.report import Report, SourceLine
 from qkv.request import Request
 
 BLOCKWISE = """import numpy as np
@@ -176,3 +176,13 @@ def test_what_two_lines_do_together_is_said_of_both(
     assert isinstance(blamed, SourceLine), blamed
     assert blamed.until is not None
     assert min(blamed.line, blamed.until) <= line <= max(blamed.line, blamed.until)
+
+
+def test_queries_of_a_block_that_are_counted_as_keys_are_blamed_where_they_are(
+    judged: Callable[..., Report], changed: Callable[..., tuple[str, int]]
+) -> None:
+    source, line = changed(BLOCKWISE, "[:, None] + offset", "[:, None]")
+    report = judged(source, num_heads=6, query_offset="bottom_right")
+    assert [fault.id for fault in report.faults] == ["causal-corner"]
+    assert report.line is not None
+    assert report.line.line == line

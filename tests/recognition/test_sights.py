@@ -136,3 +136,24 @@ def test_what_is_wrong_is_recognised_under_the_fault() -> None:
     found = sight(faulty.weights, of, faulty)
     assert found is not None
     assert (found.name, found.stage) == ("attn_weights", Stage.SOFTMAX)
+
+
+def test_what_is_made_ahead_for_more_tokens_is_known_by_its_first_rows() -> None:
+    of = run(rope=Rope())
+    angles = np.arange(4 * TOKENS)[:, None] * 10000.0 ** -(np.arange(0, DIM, 2) / DIM)
+    table = sight(np.cos(angles), of)
+    assert table is not None
+    assert (table.name, table.right) == ("cos of rope", True)
+    other = sight(np.cos(angles / 2), of)
+    assert other is None or not other.right
+
+
+def test_a_row_s_sum_with_its_sink_is_told_from_the_one_without() -> None:
+    rng = np.random.default_rng(1)
+    of = run(sinks=True)
+    of = run_stages(of.spec, of.inputs.but(sinks=rng.normal(size=HEADS)))
+    scores = of.before[Stage.SOFTMAX].scores
+    top = np.maximum(scores.max(axis=-1), of.inputs.sinks[:, None])
+    without = np.exp(scores - top[..., None]).sum(axis=-1)
+    named = [sight(one, of) for one in (without, without + np.exp(of.inputs.sinks[:, None] - top))]
+    assert [one.name for one in named if one is not None] == ["row's sum, without its sink", "row's sum"]

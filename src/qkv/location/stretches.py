@@ -12,7 +12,7 @@ from qkv.location.frontier import Frontier, Suspect
 from qkv.location.kinds import ASSEMBLING, COMPARING, HIDING
 from qkv.location.masking import SCORED, first_mask
 from qkv.location.misplaced import first_of
-from qkv.recognition import Sight
+from qkv.recognition import REPEATED, Sight
 
 
 def of_other_tokens(frontier: Frontier) -> int | None:
@@ -29,7 +29,8 @@ def of_other_tokens(frontier: Frontier) -> int | None:
             behind = frontier.flow.behind([value])
             suspected = any(one.operation in behind for one in frontier.suspects)
             if array.dtype == bool and not suspected and not _hides_as_meant(frontier, array, stretch):
-                return next(_counted_elsewhere(frontier, value, stretch), None) or _of_another_stretch(frontier, value)
+                counted = next(_counted_elsewhere(frontier, value, stretch), None)
+                return _of_another_stretch(frontier, value) if counted is None else counted
     return None
 
 
@@ -55,6 +56,15 @@ def _counted_elsewhere(frontier: Frontier, mask: int, stretch: Mapping[str, tupl
             if not {*sight.stretch.values()} <= {*stretch.values()}:
                 maker = frontier.origin(value, partial(_alike, frontier, sight))
                 yield from () if maker is None else (maker,)
+
+
+def counted_as_keys(frontier: Frontier, number: int) -> int | None:
+    """The operation that makes places of keys which a comparison has for its rows, those of queries; None for none."""
+    for value in frontier.flow.operands(number) if frontier.operation(number).name in COMPARING else ():
+        sight = frontier.recognition.sights[value]
+        if sight is not None and sight.name == "positions of the keys" and sight.axes[-2:] == ("key", REPEATED):
+            return frontier.origin(value, partial(_alike, frontier, sight))
+    return None
 
 
 def _alike(frontier: Frontier, sight: Sight, number: int) -> int | None:

@@ -20,7 +20,7 @@ from qkv.location.masking import (
 )
 from qkv.location.misplaced import across, batch_for_tokens, first_of, laid_across, odd, table_off, taken_apart, turned
 from qkv.location.omissions import capped_unscaled, left_out, only_passes_scores_on, undivided
-from qkv.location.stretches import cut_apart, keys_left_out, of_other_tokens, unlike_the_others
+from qkv.location.stretches import counted_as_keys, cut_apart, keys_left_out, of_other_tokens, unlike_the_others
 from qkv.location.tables import exchanged
 from qkv.recognition import WITHOUT_SINK
 from qkv.vocabulary import Stage
@@ -73,6 +73,7 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
             return _unexplained(frontier, first)
         case Stage.MASK:
             number = hidden_too_late(frontier) or laid_out_otherwise(frontier, first.operation)
+            number = counted_as_keys(frontier, first.operation) if number is None else number
             if number is None and not frontier.masks:
                 return cut_wrongly(frontier)
         case Stage.SCORES:

@@ -152,7 +152,7 @@ def _ahead(
     for number, value in enumerate(recording.values):
         if sights[number] is None and number not in settled and value.array.ndim and value.array.shape[0] > tokens:
             sight = book.sight(value.array[:tokens])
-            if sight is not None and not sight.form and (sight.stage == Stage.POSITION or sight.name.startswith("pos")):
+            if sight is not None and (sight.name.endswith(" of rope") or sight.name.startswith("positions of")):
                 sights[number] = sight
 
 
