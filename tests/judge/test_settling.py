@@ -20,6 +20,7 @@ from qkv.adapters.messages import Facts
 from qkv.debugger import check
 from qkv.errors import CandidateError
 from qkv.inference import Intention
+from qkv.masks import Causal
 from qkv.oracle import Inputs, run_stages
 from qkv.report import Report
 from qkv.settling import Trial, settle
@@ -403,3 +404,19 @@ def test_only_what_names_its_arguments_so_is_called_a_function_of_query_key_and_
         assert report.candidate.kind == kind
         assert [one for one in report.assumptions if "by their places" in one] == [said] * (said is not None)
     assert check(mixed).verdict == "right"
+
+
+def test_a_mask_over_the_keys_beside_a_causal_mask_of_its_own_says_what_is_padding() -> None:
+    def causal_attention(query: Array, key: Array, value: Array, mask: Array = None) -> Array:
+        seen = np.tri(query.shape[-2], key.shape[-2], key.shape[-2] - query.shape[-2], dtype=bool)
+        return attend(query, key, value, seen if mask is None else seen & mask[:, None, None, :])
+
+    def one_ahead(query: Array, key: Array, value: Array, mask: Array = None) -> Array:
+        seen = np.tri(query.shape[-2], key.shape[-2], key.shape[-2] - query.shape[-2] + 1, dtype=bool)
+        return attend(query, key, value, seen if mask is None else seen & mask[:, None, None, :])
+
+    spec = AttentionSpec(num_heads=2, mask=Causal())
+    right, wrong = check(causal_attention, spec), check(one_ahead, spec)
+    assert right.verdict == "right", right
+    assert any(probe.agrees and probe.name.startswith("padding") for probe in right.probes)
+    assert (wrong.verdict, [fault.id for fault in wrong.faults]) == ("wrong", ["causal-one-ahead"])

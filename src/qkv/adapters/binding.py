@@ -213,9 +213,12 @@ def extras(
     query_len, key_len = inputs.lengths
 
     def masked() -> Any:
-        may_attend = handed_mask(signature, spec, inputs)
+        # One over the keys says what is padding; what positions hide, whoever takes such a mask hides himself.
+        by_itself = form.axes == 1 and not any(spec.mask.varies)
+        said = spec.but(mask=Everything()) if by_itself else spec
+        may_attend = handed_mask(signature, said, inputs)
         argument = signature.roles["mask"]
-        nothing_hidden = spec.mask == Everything() and inputs.may_attend is None and inputs.is_token is None
+        nothing_hidden = said.mask == Everything() and inputs.may_attend is None and inputs.is_token is None
         if nothing_hidden and not argument.required:
             return LEAVE
         return form.written(may_attend)
