@@ -22,8 +22,11 @@ from qkv.report.cells import source_line
 from qkv.scripts import Explained, Instead, explained
 from qkv.scripts.slips import slip_of
 
-BY_NAME = frozenset({"other-token", "stale-variable", "compared-with-other-token", "values-in-another-order"})
-"""Slips that are told by names and orders alone: any edit that hides these would do, but one of what a loop counts."""
+BY_NAME = frozenset(
+    {"other-token", "stale-variable", "compared-with-other-token", "values-in-another-order", "value-after-rope",
+     "rope-one-sided"}
+)  # fmt: skip
+"""Slips that are told by names, orders and lengths alone: any edit that hides these would do, but one of an index."""
 
 MASKLESS = frozenset({"mask-not-applied", "causal-missing"})
 """Slips that leave some context vectors without a mask: a mask that is read for anything else would hide these too."""
@@ -134,6 +137,8 @@ def _change(code: Code, instead: Instead) -> Change | None:
     statement = code.statement_of(nodes[0])
     indent = None if statement is None else code.indent_of(statement)
     line_break = f"{code.newline}{indent}"
+    if isinstance(statement, ast.Assign) and list(map(code.of, statement.targets)) == [instead.code]:
+        return Change((code.without(statement),), "instead")  # ``x = x`` says nothing
     whole = isinstance(nodes[0], ast.stmt)
     edits = [Edit(*span, instead.code.replace("\n", line_break)) if whole else code.edit(nodes[0], instead.code)]
     if instead.before and statement is not None and indent is not None:

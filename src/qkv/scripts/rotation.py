@@ -27,7 +27,7 @@ def rotation(mix: Mix) -> Iterator[Finding]:
         said = f"{name} is turned by its position, as query and key are: values are mixed as they are"
         made = mix.made_for(mix.context, mix.value)
         spot = Spot(reading, made, next(reversed(reading.calls(made)), reading.place(made)))
-        yield Finding.of("value-after-rope", said, Written(spot, f"{spot.code}   # leave this out"), mix)
+        yield Finding.of("value-after-rope", said, Written(spot, reading.name(before) or spot.code), mix)
     elif (turned[0] is None) != (turned[1] is None):
         one, other = (key, query) if turned[0] is None else (query, key)
         names = mix.name(one, one.role or "one"), mix.name(other, other.role or "the other")
@@ -44,10 +44,11 @@ def _unturned(reading: Reading, side: Known) -> int | None:
     value = next((one for one in reading.values_of(side) if one in reading.made_by), None)
     if value is None or side.first("product") is not None:
         return None
-    array = reading.array(value)
+    array, frame = reading.array(value), reading.calls(reading.made_by[value])
     for above in reading.with_all_above(reading.parents[value]):
-        before = reading.array(above)
-        if before.shape != array.shape or array.ndim < 2 or close(before, array):
+        before, number = reading.array(above), reading.made_by.get(above, -1)
+        inside = number >= 0 and frame and reading.calls(number) == frame  # half of it is turned already, say
+        if inside or before.shape != array.shape or array.ndim < 2 or close(before, array):
             continue
         if close(np.linalg.norm(before, axis=-1), np.linalg.norm(array, axis=-1)):
             return above
@@ -57,7 +58,7 @@ def _unturned(reading: Reading, side: Known) -> int | None:
 def _both_turned(mix: Mix, spot: Spot, one: Known, other: Known) -> str:
     """The code of the scores in which the other side is turned by the same call; as it is where that can't be told."""
     reading, name, before = mix.reading, spot.variable(other), _unturned(mix.reading, one)
-    made = max((reading.made_by[value] for value in reading.values_of(one) if value in reading.made_by), default=-1)
+    made = min((reading.made_by[value] for value in reading.values_of(one) if value in reading.made_by), default=-1)
     calls = [*reading.calls(made), *([place] if (place := reading.place(made)) else [])] if name else []
     for call in calls:
         for old in reading.names.get(before, ()) if before is not None else ():
