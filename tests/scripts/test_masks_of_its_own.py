@@ -61,7 +61,8 @@ SLIPS = {
     ),
     "a mask that a helper is not handed, beside a call that is masked": (
         TORCH + HELPER + "causal_mask = torch.tril(torch.ones(5, 5))\nmine = attention(q, k, v)\n"
-        "theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n", "mask-not-applied",
+        "theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)\n"
+        "same = torch.allclose(mine, theirs)\n", "mask-not-applied",
         "mine = attention(q, k, v, mask=causal_mask)",
     ),
     "padding that nothing reads": (
@@ -97,6 +98,8 @@ RIGHT = {
     "padding": TORCH + LENGTHS + PADDED.format("~is_token[:, None, :]"),
     "a mask that is handed over": TORCH + HELPER + "look = torch.ones(5, 5).tril()\nc = attention(q, k, v, look)\n",
     "the mask that is used, once more": NUMPY + SCORES + "mask = np.tri(5)\nscores[j > i] = -np.inf\n" + MIXED,
+    "the mask that is used in other words, after a mix without": NUMPY + SCORES + MIXED
+    + "mask = np.tri(5)\nhidden = np.where(j > i, -np.inf, scores)\n" + MIXED.replace("scores", "hidden"),
     "positions in an order": NUMPY + "p = np.arange(5)\nahead = p[:, None] < p\n" + SCORES
     + "scores = np.where(ahead, -np.inf, scores)\n" + MIXED,
 }  # fmt: skip

@@ -26,19 +26,30 @@ _MASKS = {"mask", "masks", "causal", "padding", "pad"}
 """Words by which a name says that it holds a mask."""
 
 
-def idle_masks(mixes: Sequence[Mix], reading: Reading, text: Text, assumptions: list[str]) -> Iterator[Finding | str]:
-    """What is wrong with a mask that nothing reads, where a mix that it fits has none; else why that can't be said."""
+def idle_masks(
+    mixes: Sequence[Mix], reading: Reading, text: Text, assumptions: list[str], unequal: Sequence[str]
+) -> Iterator[Finding | str]:
+    """What is wrong with a mask that nothing reads, where a mix that it fits has none; else why that can't be said.
+
+    Args:
+        mixes: every product of weights and values.
+        reading: the script.
+        text: its text.
+        assumptions: takes up what was taken for granted.
+        unequal: comparisons of its own that come out false: a mix without the mask may be held against one with it.
+    """
     read = read_names(ast.parse(text.source))
     for name, value in _unread(reading, text, read):
         mask = reading.array(value)
         bare = (replace(mix, last=True) for mix in mixes if mix.visible is None and mix.softmax is not None)
         fitting = [mix for mix in bare if _fits(mask, mix)]
-        if fitting:
+        elsewhere = any(mix.visible is not None and _is(mask, mix) for mix in mixes)
+        if fitting and (unequal or not elsewhere):
             said = f"{name} is a mask, and nothing reads it: every token sees all others, those that it hides too"
             yield not_applied(
                 fitting[-1], said, applied(fitting[-1], value, name, text), seen_in(fitting[-1], mask), assumptions
             )
-        elif not any(mix.visible is not None and _is(mask, mix) for mix in mixes):
+        elif not elsewhere:
             yield f"{name} is a mask that is made, and nothing reads it"
     if not any(mix.visible is not None for mix in mixes):
         yield from (f"{name} makes a mask, and nothing calls it" for name in _uncalled(text, read))

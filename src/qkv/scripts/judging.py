@@ -93,7 +93,7 @@ def _add_idle(judgement: Judgement, reading: Reading, text: Text) -> None:
     """Nothing; adds what is wrong with masks that are made for nothing, where nothing else is with a mask."""
     if any(finding.fault.startswith(("mask", "causal")) for finding in judgement.findings):
         return
-    for idle in idle_masks(judgement.mixes, reading, text, judgement.assumptions):
+    for idle in idle_masks(judgement.mixes, reading, text, judgement.assumptions, judgement.unequal):
         if isinstance(idle, str):
             judgement.open = judgement.open or idle
         else:
