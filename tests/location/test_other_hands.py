@@ -169,3 +169,51 @@ def test_a_step_of_many_helpers_is_blamed_where_it_is_missing(
     report = judged(source, causal=False, softcap=5.0)
     assert report.line is not None
     assert report.line.line == line
+
+
+MAPPED = """import torch
+from torch import nn
+
+
+def normed(t, gain):
+    return t * torch.rsqrt(t.pow(2).mean(dim=-1, keepdim=True) + 1e-6) * gain
+
+
+def turned(t, angles):
+    first, second = t.chunk(2, dim=-1)
+    return t * angles.cos() + torch.cat([-second, first], dim=-1) * angles.sin()
+
+
+class CausalAttention(nn.Module):
+    def __init__(self, d_in, d_out, num_heads, context_length):
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, d_out // num_heads
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_in, d_out, bias=False) for _ in range(3))
+        self.out_proj = nn.Linear(d_out, d_out, bias=False)
+        self.q_norm, self.k_norm = (nn.Parameter(torch.ones(self.head_dim)) for _ in range(2))
+
+    def split(self, t):
+        return t.view(*t.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def forward(self, x):
+        speeds = 10000.0 ** -(torch.arange(0, self.head_dim, 2).double() / self.head_dim)
+        angles = torch.outer(torch.arange(x.shape[1]).double(), speeds).repeat(1, 2)
+        q, k, v = map(self.split, (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
+        q = normed(q, self.q_norm)
+        k = normed(k, self.k_norm)
+        q, k = map(lambda t: turned(t, angles), (q, k))
+        scores = q @ k.mT * self.head_dim**-0.5
+        future = torch.ones(scores.shape[-2:]).triu(1).bool()
+        weights = scores.masked_fill(future, -torch.inf).softmax(-1)
+        return self.out_proj((weights @ v).transpose(1, 2).flatten(2))
+"""
+
+
+@pytest.mark.parametrize("new", ["q, k, v = map(lambda t: turned(t, angles), (q, k, v))", "q = turned(q, angles)"])
+def test_what_is_turned_by_mistake_or_not_is_blamed_on_the_call_not_on_what_all_share(
+    judged: Callable[..., Report], changed: Callable[..., tuple[str, int]], new: str
+) -> None:
+    source, line = changed(MAPPED, "q, k = map(lambda t: turned(t, angles), (q, k))", new)
+    report = judged(source, rope="halves", qk_norm="head")
+    assert report.line is not None
+    assert report.line.line <= line <= (report.line.until or report.line.line)

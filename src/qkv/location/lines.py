@@ -148,7 +148,25 @@ def _place(frontier: Frontier, blamed: Blame) -> Place | None:
     makers = map(frontier.flow.maker, frontier.flow.operands(blamed.operation))
     if _along_heads(frontier, blamed) and all(maker is None for maker in makers):
         return frontier.chain(blamed.operation)[0]  # it was handed over so, and to whatever turns it too
-    return called_wrongly(frontier, blamed.operation, blamed.skipped)
+    beside = _where_turned(frontier, blamed) if frontier.stage == Stage.POSITION else None
+    return called_wrongly(frontier, blamed.operation, blamed.skipped) if beside is None else beside
+
+
+def _where_turned(frontier: Frontier, blamed: Blame) -> Place | None:
+    """The call by which the value is turned too, or behind which query or key is not; None where no call is at fault.
+
+    What one helper makes of several arrays is right in there.
+    """
+    operation, number = frontier.operation(blamed.operation), blamed.operation
+    for value, sight in frontier.sighted(number) if blamed.skipped is None else ():
+        maker = frontier.flow.maker(value) if sight.of == "value" else None
+        if maker is not None:
+            return frontier.beside(number, maker, whole=True)
+    alike = (one for one in frontier.recognition.recording.operations if one.place == operation.place)
+    shared = any(one.name == operation.name and one.calls != operation.calls for one in alike)
+    if blamed.skipped != Stage.POSITION or blamed.used_by is None or not shared:
+        return None
+    return frontier.beside(number, blamed.used_by, whole=True)
 
 
 def _where_missing(source: Source, frontier: Frontier, blamed: Blame, place: Place) -> Place:
