@@ -75,3 +75,18 @@ def test_what_is_conjugated_for_nothing_is_mended_first() -> None:
     line = CASTING[: CASTING.index(b"        q = pairs")].count(b"\n") + 1
     first = next(iter(changes(code, Suspicion("Attention", ["rope-sign"], line))))
     assert b"q = pairs * turns\n" in (code.edited(first.edits) or b"")
+
+
+GROUPED = b"""from einops import rearrange
+
+
+def attention(q, k, v):
+    q, k, v = (rearrange(t, "b n (h d) -> b h n d", h=4) for t in (q, k, v))
+    return rearrange(attend(q, k, v), 'b h n d -> b n (d h)')
+"""
+
+
+def test_the_names_in_brackets_of_a_pattern_change_places() -> None:
+    code = Code(GROUPED)
+    first = next(iter(changes(code, Suspicion("attention", ["heads-merged-interleaved"], 6))))
+    assert code.edited(first.edits) == GROUPED.replace(b"(d h)", b"(h d)")

@@ -79,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     _rule(shaping.split, "heads split by view strided read contiguous fused qkv layout"),
     _rule(shaping.merged, "heads merged by view"),
     _rule(shaping.einsum, "scores transposed heads merged mix"),
+    _rule(shaping.regrouped, "heads merged split view interleaved kv tiled rope layout mixed fused qkv"),
     _rule(shaping.repeated, "kv heads tiled rope layout mixed alibi slopes"),
     _rule(shaping.expanded, "kv heads tiled"),
     _rule(pairing.one_place, "rope layout mixed"),

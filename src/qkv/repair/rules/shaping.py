@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, permutations
 
 from qkv.adapters.syntax import called, dotted
 from qkv.repair.code import Change, Code, Edit, integer
 
 VIEWS = ("view", "reshape")
 ASIDE = ("flatten", "contiguous")
+EINOPS = ("rearrange", "repeat", "reduce")
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:
@@ -165,3 +166,17 @@ def einsum(code: Code, node: ast.AST) -> Iterator[Change]:
                 new = [*parts[:place], parts[place].replace(letters, "".join(swapped)), *parts[place + 1 :]]
                 written = f"{','.join(new[:-1])}->{new[-1]}"
                 yield code.put(text, code.of(text).replace(text.value, written), f"einsum {place, first, second}")
+
+
+def regrouped(code: Code, node: ast.AST) -> Iterator[Change]:
+    """The names in one pair of brackets of an einops pattern in another order: ``(h d)`` for ``(d h)``."""
+    if not isinstance(node, ast.Call) or called(node) not in EINOPS:
+        return
+    for text in node.args:
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and "->" in text.value:
+            written = code.of(text)
+            for group in re.finditer(r"\(([^()]+)\)", written):
+                names = group[1].split()
+                for order in list(permutations(names))[1:]:
+                    new = f"{written[: group.start(1)]}{' '.join(order)}{written[group.end(1) :]}"
+                    yield code.put(text, new, f"{group[1]} to {' '.join(order)}")
