@@ -71,6 +71,12 @@ def judged(reading: Reading, text: Text) -> Judgement:
     judgement.unequal += dict.fromkeys(unequal(reading))
     _add_idle(judgement, reading, text)
     judgement.findings = _first_of_each(reading, judgement.findings)
+    _leave_open(judgement, reading, text)
+    return judgement
+
+
+def _leave_open(judgement: Judgement, reading: Reading, text: Text) -> None:
+    """Nothing; says what could not be judged, where nothing else is wrong."""
     fused = next(
         (one for one in reading.operations if one.name in FUSED and one.results[0] not in reading.sights), None
     )
@@ -86,7 +92,6 @@ def judged(reading: Reading, text: Text) -> Judgement:
     elif unknown and not judgement.findings:
         name = reading.name_of(unknown[0].weights) or "its weights"
         judgement.open = f"how {name} was made of the scores is not known, though its rows sum to one"
-    return judgement
 
 
 def _add_idle(judgement: Judgement, reading: Reading, text: Text) -> None:
