@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -58,6 +59,13 @@ def _right(run: Run, x: Array, at: Array) -> Array:
 
 def _back(run: Run, x: Array, at: Array) -> Array:
     return turned(run, x, at, sign=-1)
+
+
+def _exchanged(run: Run, x: Array, at: Array) -> Array:
+    """``x * sin + rotate_half(x) * cos``: backwards, and a quarter turn on."""
+    back, rope = _back(run, x, at), rope_of(run)
+    quarter = run.array([math.pi / 2] * len(rope.frequencies(x.shape[-1])))
+    return rotate(back, run.array([1.0] * x.shape[-2]), quarter, rope.pairing)
 
 
 def _twice(run: Run, x: Array, at: Array) -> Array:
@@ -123,6 +131,8 @@ def rope_sign(spec: AttentionSpec) -> Ways:
         yield "query and key", by_sides(_back, _back)
         yield "the query only", by_sides(_back, _right)
         yield "the key only", by_sides(_right, _back)
+        yield "sin and cos have changed places, for the query only", by_sides(_exchanged, _right)
+        yield "sin and cos have changed places, for the key only", by_sides(_right, _exchanged)
 
 
 @fault(

@@ -67,6 +67,31 @@ class RopeSignKeyOnly(Attention):
         return self.rope(k, -at)
 
 
+class RopeOfOneSideExchanged(RopeSignQueryKeyOnceMore):
+    exchanging = False
+
+    def exchanged(self, x, at):
+        self.exchanging = True
+        turned = self.rope(x, at)
+        self.exchanging = False
+        return turned
+
+    def rotate(self, x, angles):
+        return super().rotate(x, angles) if self.exchanging else Attention.rotate(self, x, angles)
+
+
+@faulty("rope-sign", "sin and cos have changed places, for the query only", *HALVES)
+class RopeOfTheQueryExchanged(RopeOfOneSideExchanged):
+    def rope_q(self, q, at):
+        return self.exchanged(q, at)
+
+
+@faulty("rope-sign", "sin and cos have changed places, for the key only", *HALVES)
+class RopeOfTheKeyExchanged(RopeOfOneSideExchanged):
+    def rope_k(self, k, at):
+        return self.exchanged(k, at)
+
+
 @faulty("rope-applied-twice", "to the key", *ROPED)
 class RopeAppliedTwiceKey(Attention):
     def rope_k(self, k, at):

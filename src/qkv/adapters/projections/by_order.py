@@ -17,8 +17,8 @@ Group = tuple[Unit, ...]
 def by_order(found: Found, given: Mapping[str, str]) -> list[Scope]:
     """Three or four layers of one scope as q, k, v and the output's, in every order, that of their definition first.
 
-    Two layers, of which one gives three times what the other takes, are q, k and v in one and the output's. Empty where
-    no scope has such layers, or more than one has.
+    Two layers, of which one gives three times what the other takes, or less where heads share key and value, are q, k
+    and v in one and the output's. Empty where no scope has such layers, or more than one has.
     """
     said = {name: projection_role(key.removesuffix(".weight")) for key, name in given.items()}
     scopes: dict[tuple[str, ...], dict[str, list[Unit]]] = {}
@@ -54,9 +54,16 @@ def _fused(groups: Sequence[Group]) -> dict[str, Group]:
     for whole in groups:
         rows, columns = _size(whole, "oe")
         others = [group for group in groups if group is not whole]
-        if rows == 3 * (_size(others[0], "oe")[1] if others else columns):
+        width = _size(others[0], "oe")[1] if others else columns
+        if rows == 3 * width or (others and _shares_heads(rows, width)):
             return {"qkv": whole} | ({"out": others[0]} if others else {})
     return {}
+
+
+def _shares_heads(rows: int, width: int) -> bool:
+    """Whether that many rows can be a query of that width, and a key and a value of fewer heads."""
+    key = (rows - width) // 2
+    return key > 0 and width + 2 * key == rows and not width % key
 
 
 def _orders(groups: Sequence[Group]) -> Iterator[dict[str, Group]]:
