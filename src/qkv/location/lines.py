@@ -16,7 +16,15 @@ from qkv.location.ends import scales_by_one
 from qkv.location.frontier import Frontier
 from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, REPEATING, WRAPPING
 from qkv.location.misplaced import renamed
-from qkv.location.namings import bound, handed_as_another, names_it, set_under_another_name, wrong_index, wrong_name
+from qkv.location.namings import (
+    bound,
+    handed_as_another,
+    names_it,
+    read_by_another,
+    set_under_another_name,
+    wrong_index,
+    wrong_name,
+)
 from qkv.location.numbers import (
     Values,
     filled_in,
@@ -264,7 +272,9 @@ def _misplaced(source: Source, frontier: Frontier, blamed: Blame, used_at: Place
     )
     named = None if handed or blamed.used_by is None else renamed(frontier, blamed.used_by, blamed.odd)
     if named is not None and named.file == used_at.file:
-        return set_under_another_name(source, named, blamed.odd) or source.line_of(named, None)
+        set_at = set_under_another_name(source, named, blamed.odd)
+        if set_at is not None or not read_by_another(source, named, blamed.odd):
+            return set_at or source.line_of(named, None)  # else it got its name with others, which says nothing of it
     return handed or wrong_name(source, used_at, blamed.odd)
 
 

@@ -71,11 +71,16 @@ def set_under_another_name(source: Source, place: Place, odd: str) -> int | None
         place: where the expression stands.
         odd: what the array is.
     """
-    node, function = source.node(place), source.function(place)
-    names = [one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)]
-    others = [name for name in names if call_role_of(name) in {*PROJECTED} - {odd}]
+    function, others = source.function(place), read_by_another(source, place, odd)
     lines = [value.lineno for name in others for value in ([] if function is None else assigned(function, name))]
     return max((line for line in lines if line < place.line), default=None)
+
+
+def read_by_another(source: Source, place: Place, odd: str) -> list[str]:
+    """The names in an expression that are those of another projected array than the odd one."""
+    node = source.node(place)
+    names = [one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)]
+    return [name for name in names if call_role_of(name) in {*PROJECTED} - {odd}]
 
 
 def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
