@@ -118,3 +118,29 @@ def test_a_loop_over_tokens_is_blamed_on_the_line_that_was_changed(old, new, cha
     assert report.verdict is Verdict.WRONG
     assert report.line is not None
     assert report.line.line == number
+
+
+PARTLY_TURNED = """import torch
+
+
+def turned(x, cos, sin):
+    x1, x2 = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-x2, x1), dim=-1) * sin
+
+
+def attention(q, k, v, cos, sin):
+    dims = cos.shape[-1]
+    q_turned = turned(q[..., :dims], cos, sin)
+    k_turned = turned(k[..., :dims], cos, sin)
+    q = torch.cat((q_turned, q[..., dims:]), dim=-1)
+    k = torch.cat((k_turned, k[..., dims:]), dim=-1)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+"""
+
+
+def test_tables_that_one_call_hands_over_the_wrong_way_are_blamed_there(changed, judged) -> None:
+    source, number = changed(PARTLY_TURNED, "k[..., :dims], cos, sin)", "k[..., :dims], sin, cos)")
+    report = judged(source, rope="halves")  # all channels turn, so that what is joined on is empty
+    assert [fault.id for fault in report.faults] == ["rope-sign"]
+    assert report.line is not None
+    assert report.line.line == number

@@ -254,11 +254,13 @@ class Frontier:
     def empty(self, number: int) -> bool:
         """Whether an operation makes an array without any content of its own; counting from 0 is none.
 
-        Nor has what was handed over and is only laid out, nor a mask of such that hides nothing.
+        Nor has one of no entries, what was handed over and is only laid out, nor a mask of such that hides nothing.
         """
         operation = self.operation(number)
         arrays = [self.recognition.recording.values[value].array for value in operation.results]
         makers = [self.flow.maker(value) for value in self.flow.operands(number)]
+        if not any(array.size for array in arrays):
+            return True
         if operation.name in LAYING_OUT:
             return all(maker is None or self.operation(maker).name in EMPTY for maker in makers)
         if operation.name in COMPARING and all(array.all() for array in arrays):
