@@ -13,8 +13,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from qkv.adapters.abilities import Abilities
-from qkv.adapters.binding import LEAVE, NotApplicable, Signature
+from qkv.adapters.abilities import Abilities, NotApplicable
+from qkv.adapters.binding import LEAVE, Signature
 from qkv.adapters.caches.handing import Caching
 from qkv.adapters.calling import Caller, Outcome
 from qkv.adapters.construction import Sizes

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.abilities import NotApplicable
 from qkv.comparison import expectation
 from qkv.diagnosis import Observation
 from qkv.errors import CandidateError

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 
 from injected import function
-from qkv.adapters.abilities import Abilities
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.abilities import Abilities, NotApplicable
 from qkv.adapters.calling import Outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.messages import Facts
@@ -420,3 +419,17 @@ def test_a_mask_over_the_keys_beside_a_causal_mask_of_its_own_says_what_is_paddi
     assert right.verdict == "right", right
     assert any(probe.agrees and probe.name.startswith("padding") for probe in right.probes)
     assert (wrong.verdict, [fault.id for fault in wrong.faults]) == ("wrong", ["causal-one-ahead"])
+
+
+def test_a_bias_without_an_axis_of_sequences_is_handed_over_so() -> None:
+    def windowed(query: Array, key: Array, value: Array, bias: Array = None) -> Array:
+        return attend(query, key, value, None if bias is None else bias.transpose(0, 1, 2)[None])
+
+    def turned(query: Array, key: Array, value: Array, bias: Array = None) -> Array:
+        return attend(query, key, value, None if bias is None else bias.transpose(0, 2, 1)[None])
+
+    right, wrong = check(windowed), check(turned)
+    assert right.verdict == "right"
+    assert any(probe.agrees and probe.name.startswith("handed-bias") for probe in right.probes)
+    assert "its bias argument 'bias' is (heads, query, key)" in right.assumptions
+    assert (wrong.verdict, [fault.id for fault in wrong.faults]) == ("wrong", ["relative-bias-index"])

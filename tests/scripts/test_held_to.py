@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,12 +45,6 @@ import torch
 q, k, v = (torch.randn(3, 5, 4) for _ in range(3))
 y = (torch.softmax(q @ k.mT / 2, -1) @ v).permute(1, 0, 2).reshape(5, 12)
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
 
 
 @pytest.fixture

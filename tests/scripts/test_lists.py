@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,12 +41,6 @@ attn_scores = product(queries, list(zip(*keys)))
 attn_weights = [softmax([one / math.sqrt(2) for one in row]) for row in attn_scores]
 context = product(attn_weights, values)
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
 
 
 def report_on(text: str, host: HostProcess, folder: Path) -> Report:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from qkv.adapters.process import HostProcess
-from qkv.adapters.texts import text_of
-from qkv.repair import explained_and_mended
 from qkv.report import Report, Verdict
 
 NUMPY = """\
@@ -116,30 +112,19 @@ OPEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
-
-
-def report_on(source: str, host: HostProcess, folder: Path) -> Report:
-    (file := folder / "mine.py").write_text(source)
-    return explained_and_mended(text_of(str(file)), host, "", 6.0).report
-
-
 @pytest.mark.parametrize(("source", "fault", "after"), SLIPS.values(), ids=list(SLIPS))
-def test_a_mask_is_told_and_mended(source: str, fault: str, after: str, host: HostProcess, tmp_path: Path) -> None:
-    report = report_on(source, host, tmp_path)
+def test_a_mask_is_told_and_mended(source: str, fault: str, after: str, report_on: Callable[[str], Report]) -> None:
+    report = report_on(source)
     assert (report.verdict, [one.id for one in report.faults]) == (Verdict.WRONG, [fault])
     assert report.patch is not None
     assert report.patch.after.strip() == after
 
 
 def test_what_is_expected_under_a_mask_that_is_not_causal_is_what_that_mask_gives(
-    host: HostProcess, tmp_path: Path
+    report_on: Callable[[str], Report],
 ) -> None:
     source = NUMPY + "near = np.abs(i - j) < 2\n" + SCORES + MIXED
-    report = report_on(source, host, tmp_path)
+    report = report_on(source)
     assert report.held_to.endswith("the mask that it makes")
     expected = next(row.expected for row in report.rows if "weights of token 0" in row.title)
     assert (expected > 0).tolist() == [True, True, False, False, False]
@@ -147,12 +132,14 @@ def test_what_is_expected_under_a_mask_that_is_not_causal_is_what_that_mask_give
 
 
 @pytest.mark.parametrize("source", RIGHT.values(), ids=list(RIGHT))
-def test_a_mask_that_is_used_is_right(source: str, host: HostProcess, tmp_path: Path) -> None:
-    report = report_on(source, host, tmp_path)
+def test_a_mask_that_is_used_is_right(source: str, report_on: Callable[[str], Report]) -> None:
+    report = report_on(source)
     assert (report.verdict, report.why) == (Verdict.RIGHT, "")
 
 
 @pytest.mark.parametrize(("source", "why"), OPEN.values(), ids=list(OPEN))
-def test_a_mask_that_may_be_meant_for_nothing_is_said(source: str, why: str, host: HostProcess, tmp_path: Path) -> None:
-    report = report_on(source, host, tmp_path)
+def test_a_mask_that_may_be_meant_for_nothing_is_said(
+    source: str, why: str, report_on: Callable[[str], Report]
+) -> None:
+    report = report_on(source)
     assert (report.verdict, report.why) == (Verdict.UNDECIDED, why)

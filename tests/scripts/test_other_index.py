@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,12 +66,6 @@ SLIPS = {
 }
 SLOW = [pytest.mark.slow]
 """Lists are held against every fault of the catalogue."""
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
 
 
 def found(source: str, host: HostProcess, folder: Path, seconds: float = 9.0) -> Anatomy:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from qkv.adapters.process import HostProcess
-from qkv.adapters.texts import text_of
-from qkv.repair import explained_and_mended
 from qkv.report import Report, Verdict
 
 NUMPY = """\
@@ -26,17 +22,6 @@ import torch
 torch.manual_seed(4)
 tokens = torch.randn(6, 5)
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
-
-
-def report_on(source: str, host: HostProcess, folder: Path) -> Report:
-    (file := folder / "mine.py").write_text(source)
-    return explained_and_mended(text_of(str(file)), host, "", 6.0).report
 
 
 IN_HELPERS = {
@@ -140,9 +125,9 @@ USES = {
 @pytest.mark.parametrize(("source", "fault", "after"), {**IN_HELPERS, **KEPT, **USES}.values(),
                          ids=[*IN_HELPERS, *KEPT, *USES])  # fmt: skip
 def test_a_line_is_kept_but_for_what_is_wrong_in_it(
-    source: str, fault: str, after: str, host: HostProcess, tmp_path: Path
+    source: str, fault: str, after: str, report_on: Callable[[str], Report]
 ) -> None:
-    report = report_on(source, host, tmp_path)
+    report = report_on(source)
     assert report.verdict is Verdict.WRONG
     assert report.faults[0].id == fault
     assert report.patch is not None
@@ -152,17 +137,17 @@ def test_a_line_is_kept_but_for_what_is_wrong_in_it(
 
 @pytest.mark.parametrize(("source", "fault", "after"), USES.values(), ids=list(USES))
 def test_the_use_of_what_is_old_is_blamed(
-    source: str, fault: str, after: str, host: HostProcess, tmp_path: Path
+    source: str, fault: str, after: str, report_on: Callable[[str], Report]
 ) -> None:
-    report = report_on(source, host, tmp_path)
+    report = report_on(source)
     assert report.line is not None
     assert report.patch is not None
     assert report.line.line == report.patch.line
 
 
-def test_weights_that_are_right_are_not_blamed(host: HostProcess, tmp_path: Path) -> None:
+def test_weights_that_are_right_are_not_blamed(report_on: Callable[[str], Report]) -> None:
     source = TORCH + "w = torch.softmax(tokens @ tokens.T * 2, -1)\nc = w.T @ tokens\n"
-    report = report_on(source.replace(" * 2", ""), host, tmp_path)
+    report = report_on(source.replace(" * 2", ""))
     assert [fault.id for fault in report.faults] == ["weights-transposed"]
     assert report.spread == "every row is wrong, though the weights of token 0 are right"
     assert report.first_disagreement is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +23,6 @@ x = torch.rand(4, 3)
 w = torch.softmax(x @ x.T, dim=-1)
 c = w @ x
 """
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
 
 
 @pytest.fixture

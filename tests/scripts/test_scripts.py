@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,6 @@ from thinned import thinned
 HERE = Path(__file__).parent
 RIGHT = sorted((HERE / "right").glob("*.py"))
 WRONG = sorted((HERE / "wrong").glob("*.py"))
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    """One process for all scripts: they import torch once."""
-    with HostProcess() as host:
-        yield host
 
 
 def report_on(path: Path, host: HostProcess) -> Report:

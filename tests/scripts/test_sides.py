@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from qkv.adapters.process import HostProcess
-from qkv.adapters.texts import text_of
-from qkv.repair import explained_and_mended
 from qkv.report import Report, Verdict
 
 PLAIN = """\
@@ -143,22 +139,11 @@ RIGHT = {"matrices": PLAIN, "layers": LAYERS, "rope": ROPE, "norms": NORMED, "Sp
          "additive": ADDITIVE, "temperature": TEMPERATURE}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[HostProcess]:
-    with HostProcess() as host:
-        yield host
-
-
-def report_on(source: str, host: HostProcess, folder: Path) -> Report:
-    (file := folder / "mine.py").write_text(source)
-    return explained_and_mended(text_of(str(file)), host, "", 6.0).report
-
-
 @pytest.mark.parametrize(("right", "old", "new", "fault", "after"), SLIPS.values(), ids=list(SLIPS))
 def test_a_side_that_is_made_of_another_is_mended(
-    right: str, old: str, new: str, fault: str, after: str, host: HostProcess, tmp_path: Path
+    right: str, old: str, new: str, fault: str, after: str, report_on: Callable[[str], Report]
 ) -> None:
-    report = report_on(right.replace(old, new), host, tmp_path)
+    report = report_on(right.replace(old, new))
     assert (report.verdict, [one.id for one in report.faults]) == (Verdict.WRONG, [fault])
     assert report.patch is not None
     assert report.patch.after.strip() == after
@@ -167,24 +152,24 @@ def test_a_side_that_is_made_of_another_is_mended(
 
 
 @pytest.mark.parametrize("source", RIGHT.values(), ids=list(RIGHT))
-def test_what_these_were_made_of_is_right(source: str, host: HostProcess, tmp_path: Path) -> None:
-    report = report_on(source, host, tmp_path)
+def test_what_these_were_made_of_is_right(source: str, report_on: Callable[[str], Report]) -> None:
+    report = report_on(source)
     assert (report.verdict, report.why) == (Verdict.RIGHT, "")
 
 
-def test_what_a_helper_is_handed_is_mended_where_it_is_called(host: HostProcess, tmp_path: Path) -> None:
+def test_what_a_helper_is_handed_is_mended_where_it_is_called(report_on: Callable[[str], Report]) -> None:
     for old, new, after in (
         ("second = attend(q, k, v, mask)", "second = attend(q, v, k, mask)", "second = attend(q, k, v, mask)"),
         ("second = attend(q, k, v, mask)", "second = attend(q, k, v)", "second = attend(q, k, v, mask=mask)"),
     ):
-        report = report_on(HELPER.replace(old, new), host, tmp_path)
+        report = report_on(HELPER.replace(old, new))
         assert report.patch is not None
         assert (report.patch.line, report.patch.after) == (11, after)
         assert len(report.patch.diff.splitlines()) == 8
 
 
-def test_a_comparison_of_its_own_that_is_false_is_told(host: HostProcess, tmp_path: Path) -> None:
+def test_a_comparison_of_its_own_that_is_false_is_told(report_on: Callable[[str], Report]) -> None:
     source = HELPER + "same = torch.allclose(first, second)\nalike = torch.allclose(first, attend(q, k, v))\n"
-    report = report_on(source, host, tmp_path)
+    report = report_on(source)
     assert report.verdict is Verdict.RIGHT
     assert [one for one in report.assumptions if "False" in one] == ["torch.allclose(first, second) is False"]

@@ -6,19 +6,22 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 from qkv.adapters.abilities import Abilities
-from qkv.adapters.binding import MaskForm, Signature, extras, mask_forms
+from qkv.adapters.binding import Signature
 from qkv.adapters.caches.handing import NOTHING, ROOM, Caching, as_chunk, observed
 from qkv.adapters.caches.ways import Room
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
+from qkv.adapters.givers import extras
 from qkv.adapters.layouts import BATCHLESS, HEADLESS, layouts_said, merged_output, to_layout
 from qkv.adapters.messages import Facts
 from qkv.adapters.polarity import polarity_said
 from qkv.adapters.pullback import Gradients, Memory, gradients
 from qkv.adapters.shaping.sizes import axes_of
+from qkv.adapters.written_masks import MaskForm, mask_forms
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
 from qkv.oracle.chunks import newest
@@ -174,13 +177,13 @@ def function_readings(
         for form in mask_forms(
             signature, mask_meaning or documented(facts, signature, "mask"), source_meaning(facts.source, signature)
         ):
-            if _broadcasts(form, said):
-                for padding in padding_forms(facts, signature, mask_meaning):
+            for padding, way in product(padding_forms(facts, signature, mask_meaning), signature.in_ways()):
+                if _broadcasts(form, said):
                     yield FunctionReading(
                         caller,
                         facts,
                         own,
-                        signature,
+                        way,
                         said,
                         form,
                         padding,

@@ -11,16 +11,18 @@ from typing import Any, Literal
 import numpy as np
 
 from qkv.adapters.abilities import Abilities, Extra
-from qkv.adapters.binding import LEAVE, MaskForm, Signature, extras, mask_forms
+from qkv.adapters.binding import LEAVE, Signature
 from qkv.adapters.caches.handing import NOTHING, ROOM, Caching, as_chunk, observed
 from qkv.adapters.caches.ways import Room
 from qkv.adapters.calling import Array, Caller, Outcome, found, outcome
 from qkv.adapters.doubts import Doubt
 from qkv.adapters.function import documented, padding_forms, source_meaning
+from qkv.adapters.givers import extras
 from qkv.adapters.messages import Facts
 from qkv.adapters.projections import ProjectionReading, randomised, readings_of
 from qkv.adapters.pullback import Gradients, Learned, Memory, gradients, named_arrays, numbered
 from qkv.adapters.shaping.sizes import axes_of
+from qkv.adapters.written_masks import MaskForm, mask_forms
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs, Linear, Parameters
 from qkv.oracle.chunks import newest
@@ -270,11 +272,12 @@ def _with_forms(
     hint: MaskMeaning | None = "hide" if torch_own else source_meaning(reading.facts.source, reading.signature)
     layouts = [layout] if layout else token_layouts(reading.facts)
     forms = mask_forms(reading.signature, mask_meaning or documented(facts, reading.signature, "mask"), hint)
-    for form, padding, said in product(forms, padding_forms(facts, reading.signature, mask_meaning), layouts):
+    paddings = padding_forms(facts, reading.signature, mask_meaning)
+    for form, padding, said, signature in product(forms, paddings, layouts, reading.signature.in_ways()):
         batch_taken = reading.caller.dtype is not None
         if said == "TE" and reading.facts.is_module and not layout and batch_taken:
             continue  # without a batch it is not meant
-        yield replace(reading, layout=said, mask_form=form, padding_form=padding)
+        yield replace(reading, layout=said, mask_form=form, padding_form=padding, signature=signature)
 
 
 def token_layouts(facts: Facts) -> list[TokenLayout]:

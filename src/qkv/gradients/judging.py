@@ -8,7 +8,7 @@ from itertools import chain
 
 import numpy as np
 
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.abilities import NotApplicable
 from qkv.diagnosis import Observation, diagnose
 from qkv.errors import CandidateError
 from qkv.findings import report_on

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.abilities import NotApplicable
 from qkv.adapters.messages import Array, DType
 from qkv.comparison import DRAWS, Floats, as_seen, expectation
 from qkv.diagnosis import Observation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from qkv.adapters.binding import NotApplicable
+from qkv.adapters.abilities import NotApplicable
 from qkv.adapters.messages import Hosting
 from qkv.adapters.process import HostProcess
 from qkv.errors import CandidateError

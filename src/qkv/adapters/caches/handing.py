@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from qkv.adapters.binding import MaskForm, NotApplicable, Signature, handed_mask
+from qkv.adapters.abilities import NotApplicable
+from qkv.adapters.binding import Signature
 from qkv.adapters.caches.ways import (
     Array,
     Room,
@@ -21,7 +22,9 @@ from qkv.adapters.caches.ways import (
     ways_of,
 )
 from qkv.adapters.calling import Caller, Outcome, found, outcome
+from qkv.adapters.givers import handed_mask
 from qkv.adapters.messages import Call, Facts, Handed, Reply
+from qkv.adapters.written_masks import MaskForm
 from qkv.errors import CandidateError
 from qkv.oracle import Inputs
 from qkv.oracle.chunks import chunks, in_chunks
