@@ -501,6 +501,13 @@ def test_one_layer_for_all_three_is_known_by_its_size():
     assert readings[0].out.weights == ("ende.weight",)
 
 
+def test_one_layer_with_fewer_keys_and_values_is_known_by_its_size():
+    module = named(alles=(E, W + 2 * KV), ende=(W, E))
+    readings, places = agreeing(module, lambda x: module.alles(x).split([W, KV, KV], -1), GQA)
+    assert places == [0]
+    assert readings[0].out.weights == ("ende.weight",)
+
+
 @pytest.mark.parametrize("count", [2, 5])
 def test_too_few_or_too_many_layers_are_not_guessed_at(count):
     module = named(**{f"layer{place}x": (E, W) for place in range(count)})

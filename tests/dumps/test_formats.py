@@ -40,7 +40,7 @@ def test_every_dtype_in_every_layout(tmp_path: Path, dtype: str, layout: str) ->
             if (name, dtype) not in (("dump.npz", "float32"), ("folder", "bfloat16"))
         ),
         ("dump.pt", "float32"),
-        ("dump.pt", "float8_e5m2"),
+        pytest.param("dump.pt", "float8_e5m2", marks=pytest.mark.slow),
     ],
 )
 def test_every_format(tmp_path: Path, name: str, dtype: str) -> None:

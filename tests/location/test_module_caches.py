@@ -74,9 +74,10 @@ def test_it_is_right_as_it_is(judged) -> None:
             "self.cache_k[:batch, :length] = xk",
             marks=pytest.mark.slow,
         ),
-        (
+        pytest.param(
             "values = repeated(values, self.n_heads // self.n_kv_heads)",
             "values = repeated(keys, self.n_heads // self.n_kv_heads)",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "values = self.cache_v[:batch, : start_pos + length]",

@@ -61,8 +61,8 @@ def test_a_failure_of_the_search_takes_no_verdict_away(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("qkv.debugger.patch_for", failing)
     path = tmp_path / "attention.py"
-    path.write_text(FUNCTION.replace(" / query.shape[-1] ** 0.5", ""))
-    report = judge(Request(str(path), patch_seconds=1.0))
+    path.write_text("def attention(query, key, value):\n    return (query @ key.mT).softmax(dim=-1) @ value\n")
+    report = judge(Request(f"{path}:attention", {"num_heads": 2}, patch_seconds=1.0))
     assert report.verdict is Verdict.WRONG
     assert report.assumptions[-1] == (
         "qkv failed while it looked for a repair (RecursionError: too deep); please report it"

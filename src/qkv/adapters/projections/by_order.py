@@ -54,8 +54,8 @@ def _fused(groups: Sequence[Group]) -> dict[str, Group]:
     for whole in groups:
         rows, columns = _size(whole, "oe")
         others = [group for group in groups if group is not whole]
-        width = _size(others[0], "oe")[1] if others else columns
-        if rows == 3 * width or (others and _shares_heads(rows, width)):
+        back, width = _size(others[0], "oe") if others else (0, columns)
+        if rows == 3 * width or (back == columns and _shares_heads(rows, width)):
             return {"qkv": whole} | ({"out": others[0]} if others else {})
     return {}
 
