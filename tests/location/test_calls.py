@@ -144,3 +144,32 @@ def test_tables_that_one_call_hands_over_the_wrong_way_are_blamed_there(changed,
     assert [fault.id for fault in report.faults] == ["rope-sign"]
     assert report.line is not None
     assert report.line.line == number
+
+
+TURNED_IN_PAIRS = """import torch
+
+
+def turned(x, turns):
+    pairs = torch.view_as_complex(x.double().reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).type_as(x)
+
+
+def attention(q, k, v):
+    at, width = torch.arange(q.shape[-2]), q.shape[-1]
+    angles = torch.outer(at, 10000.0 ** (-torch.arange(0, width, 2).double() / width))
+    turns = torch.polar(torch.ones_like(angles), angles)
+    q = turned(q, turns)
+    k = turned(k, turns)
+    scores = torch.where(at[:, None] >= at, q @ k.mT / width**0.5, -torch.inf)
+    return torch.softmax(scores, dim=-1) @ v
+"""
+
+
+def test_a_value_that_is_turned_too_is_blamed_on_its_call(changed, judged) -> None:
+    source, number = changed(
+        TURNED_IN_PAIRS, "    k = turned(k, turns)\n", "    k, v = turned(k, turns), turned(v, turns)\n"
+    )
+    report = judged(source, rope="adjacent")
+    assert [fault.id for fault in report.faults] == ["value-after-rope"]
+    assert report.line is not None
+    assert report.line.line == number

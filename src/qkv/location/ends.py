@@ -20,7 +20,7 @@ def other_end(frontier: Frontier, number: int) -> int | None:
     operation, operands = frontier.operation(number), frontier.sighted(number)
     if operation.name in GROUPING and operands:
         maker = frontier.flow.maker(operands[0][0])
-        while maker is not None and frontier.operation(maker).name in COPYING and frontier.flow.operands(maker):
+        while maker is not None and _copies_on_the_line(frontier, maker, number) and frontier.flow.operands(maker):
             maker = frontier.flow.maker(frontier.flow.operands(maker)[0])
         return maker
     if frontier.stage == Stage.MASK:
@@ -36,6 +36,13 @@ def other_end(frontier: Frontier, number: int) -> int | None:
         if scales_by_one(frontier, number):
             return next((one for one in sorted(frontier.slice) if _makes_the_query(frontier, one)), None)
     return None
+
+
+def _copies_on_the_line(frontier: Frontier, number: int, other: int) -> bool:
+    """Whether an operation only copies, on the line of another one; on a line of its own it may lay out as well."""
+    here, there = frontier.place(number), frontier.place(other)
+    same = here is not None and there is not None and (here.file, here.line) == (there.file, there.line)
+    return frontier.operation(number).name in COPYING and same
 
 
 def scales_by_one(frontier: Frontier, number: int) -> bool:

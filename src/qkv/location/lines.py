@@ -10,11 +10,10 @@ from itertools import pairwise
 from qkv.adapters.recording import Place
 from qkv.location.blaming import Blame
 from qkv.location.bounds import right_with_another
-from qkv.location.calls import called_wrongly
 from qkv.location.conditions import not_reached, replaced
 from qkv.location.ends import scales_by_one
 from qkv.location.frontier import Frontier
-from qkv.location.kinds import COMPARING, DROPPING, EMPTY, GROUPING, REPEATING, WRAPPING
+from qkv.location.kinds import DROPPING, EMPTY, GROUPING, REPEATING, WRAPPING
 from qkv.location.misplaced import renamed
 from qkv.location.namings import (
     bound,
@@ -25,6 +24,7 @@ from qkv.location.namings import (
     wrong_index,
     wrong_name,
 )
+from qkv.location.notes import note_on
 from qkv.location.numbers import (
     Values,
     filled_in,
@@ -40,6 +40,7 @@ from qkv.location.numbers import (
 )
 from qkv.location.settings import never_read
 from qkv.location.source import Source, read
+from qkv.location.spots import spot_of, spot_of_missing
 from qkv.masks import SlidingWindow
 from qkv.oracle import Run
 from qkv.report import SourceLine
@@ -54,7 +55,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
         blamed: the operation.
         right: the run that is meant.
     """
-    place = _place(frontier, blamed)
+    place = spot_of(frontier, blamed)
     source = None if place is None else _watched(frontier, place)
     if place is None:
         return "what makes the wrong numbers stands in no file of the candidate's"
@@ -66,9 +67,13 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
             )
     if source is None:
         return SourceLine(
-            place.file, place.line, place.code, _note(frontier, blamed, place.line, None), None, blamed.confirmed
+            place.file, place.line, place.code, note_on(frontier, blamed, place.line, None), None, blamed.confirmed
         )
-    place = _where_missing(source, frontier, blamed, place)
+    return _line_in(source, spot_of_missing(source, frontier, blamed, place), frontier, blamed, right)
+
+
+def _line_in(source: Source, place: Place, frontier: Frontier, blamed: Blame, right: Run) -> SourceLine:
+    """The line of a file that is to be changed."""
     if blamed.exchanged and blamed.used_by is not None:
         return _exchanged(source, place, frontier.beside(blamed.operation, blamed.used_by, whole=True))
     loop = source.loop_around(place) if blamed.bound and bound(source, place, blamed.bound) is None else None
@@ -84,7 +89,7 @@ def source_line(frontier: Frontier, blamed: Blame, right: Run) -> SourceLine | s
     until = _until(source, place, frontier, blamed)
     if until is not None and (until == line or (until < line and blamed.before is None)):
         until = None
-    return SourceLine(place.file, line, code, _note(frontier, blamed, line, until), until, blamed.confirmed)
+    return SourceLine(place.file, line, code, note_on(frontier, blamed, line, until), until, blamed.confirmed)
 
 
 def _watched(frontier: Frontier, place: Place) -> Source | None:
@@ -140,74 +145,6 @@ def _until(source: Source, place: Place, frontier: Frontier, blamed: Blame) -> i
     if blamed.skipped == Stage.OUTPUT:
         return source.return_behind(place)
     return None if blamed.skipped is None else source.used_behind(place, _used_at(frontier, blamed))
-
-
-def _place(frontier: Frontier, blamed: Blame) -> Place | None:
-    """Where the blamed operation stands; of one whose result is used wrongly, in the function that uses it."""
-    if blamed.used_by is not None and (blamed.odd or blamed.unused):
-        whole = (blamed.skipped is None and blamed.unused) or _is_one_of_several(frontier, blamed.operation)
-        return frontier.beside(blamed.operation, blamed.used_by, whole=whole)
-    if blamed.skipped == Stage.OUTPUT:  # it belongs where the context is made, and not where it is only laid out
-        made = ((number, frontier.sight_of(frontier.operation(number).results)) for number in sorted(frontier.slice))
-        mixed = next((number for number, sight in made if sight is not None and sight.stage == Stage.MIX), None)
-        place = frontier.place(blamed.operation) if mixed is None else frontier.beside(blamed.operation, mixed)
-        of_methods = [one for one in reversed(frontier.chain(blamed.operation)) if "." in one.function]
-        return place if place is None or "." in place.function else next(iter(of_methods), place)
-    makers = map(frontier.flow.maker, frontier.flow.operands(blamed.operation))
-    if _along_heads(frontier, blamed) and all(maker is None for maker in makers):
-        return frontier.chain(blamed.operation)[0]  # it was handed over so, and to whatever turns it too
-    beside = _where_turned(frontier, blamed) if frontier.stage == Stage.POSITION else None
-    return called_wrongly(frontier, blamed.operation, blamed.skipped) if beside is None else beside
-
-
-def _where_turned(frontier: Frontier, blamed: Blame) -> Place | None:
-    """The call by which the value is turned too, or behind which query or key is not; None where no call is at fault.
-
-    What one helper makes of several arrays is right in there.
-    """
-    operation, number = frontier.operation(blamed.operation), blamed.operation
-    for value, sight in frontier.sighted(number) if blamed.skipped is None else ():
-        maker = frontier.flow.maker(value) if sight.of == "value" else None
-        if maker is not None:
-            return frontier.beside(number, maker, whole=True)
-    alike = (one for one in frontier.recognition.recording.operations if one.place == operation.place)
-    shared = any(one.name == operation.name and one.calls != operation.calls for one in alike)
-    if blamed.skipped != Stage.POSITION or blamed.used_by is None or not shared:
-        return None
-    return frontier.beside(number, blamed.used_by, whole=True)
-
-
-def _where_missing(source: Source, frontier: Frontier, blamed: Blame, place: Place) -> Place:
-    """Where a stage is missing: on the very line that gives up what it made; or among calls that are handed on at once.
-
-    There it is where the file has a function that nothing calls.
-    """
-    own = frontier.place(blamed.operation)
-    if blamed.skipped is None or blamed.used_by is None or own is None:
-        return place
-    if blamed.unused:
-        return own if own.file == place.file and source.discards(own) else place
-    here, there = (
-        frontier.beside(*pair, whole=True)
-        for pair in ((blamed.operation, blamed.used_by), (blamed.used_by, blamed.operation))
-    )
-    nested = here not in (None, own) and there is not None and here.line == there.line
-    called = {one.function.rpartition(".")[2] for one in frontier.recognition.recording.places}
-    return here if nested and here is not None and source.never_called(called) else place
-
-
-def _is_one_of_several(frontier: Frontier, number: int) -> bool:
-    """Whether one expression calls what makes an array for several, one after the other."""
-    operation, others = frontier.operation(number), frontier.recognition.recording.operations
-    alike = [
-        one for one in others if (one.name, one.place, one.calls) == (operation.name, operation.place, operation.calls)
-    ]
-    return bool(operation.calls) and len(alike) > 1
-
-
-def _along_heads(frontier: Frontier, blamed: Blame) -> bool:
-    """Whether it is blamed for the axes of what rope turns."""
-    return frontier.stage == Stage.POSITION and blamed.skipped == Stage.HEADS
 
 
 def _used_at(frontier: Frontier, blamed: Blame) -> Place | None:
@@ -339,60 +276,3 @@ def _right_numbers(right: Run, of_scores: bool) -> Values:
         "window": [part.size for part in right.spec.mask.parts() if isinstance(part, SlidingWindow)],
         "embed_dim": [head_dim * right.spec.num_heads],
     }
-
-
-def _note(frontier: Frontier, blamed: Blame, line: int, until: int | None) -> str:
-    agree = ": watching it run and its outputs say the same" if _confirmed(frontier, blamed) else ""
-    if blamed.skipped is not None:
-        between = "" if until is None else f", before line {until} uses it"
-        if _along_heads(frontier, blamed):
-            return f"rope counts along the heads of what lies so: its tokens belong behind its heads{between}{agree}"
-        if blamed.skipped is Stage.MASK and _makes_a_mask(frontier, blamed):
-            where = "" if until is None else f" for line {until}"
-            return f"the mask that it makes{where} is not the one that is meant{agree}"
-        return f"what it makes is right; the stage {blamed.skipped} that belongs behind it is left out{between}{agree}"
-    if blamed.unused and blamed.used_by is not None and (used := frontier.place(blamed.used_by)) is not None:
-        return f"what it makes is right, and line {used.line} is given it too early or too late{agree}"
-    if blamed.before is not None and until is not None:
-        if {frontier.operation(one).name for one in (blamed.operation, blamed.before)} == {"getitem"}:
-            return f"the keys that line {line} takes don't follow those that line {until} takes"
-        if scales_by_one(frontier, blamed.operation):
-            return (
-                f"line {line} says to scale by 1, and the query of line {until} isn't scaled either: change one{agree}"
-            )
-        return f"line {line} is given the right numbers by line {until}, {_unfit(frontier, blamed)}{agree}"
-    if agree:
-        return f"what it is given is right, and from here on the numbers are those of the fault{agree}"
-    return "what it is given is right, and what it makes no right attention makes"
-
-
-def _unfit(frontier: Frontier, blamed: Blame) -> str:
-    """In what way right numbers are not what is needed where they are used."""
-    if frontier.operation(blamed.operation).name not in GROUPING:
-        if frontier.stage == Stage.SCALE:
-            return "scaled in part already"
-        if frontier.stage == Stage.SOFTMAX:
-            return "with a row in which all is hidden"
-        if frontier.stage == Stage.MASK:
-            counted = frontier.operation(blamed.operation).name in COMPARING
-            return "counted the other way round than it needs" if counted else "in another form than it needs"
-    return "in another order of axes than it needs"
-
-
-def _confirmed(frontier: Frontier, blamed: Blame) -> bool:
-    """Whether something that is made of it is what the diagnosed fault makes there."""
-    faulty = (value for value, sight in enumerate(frontier.recognition.faulty) if sight is not None)
-    makers = (frontier.flow.maker(value) for value in faulty)
-    return any(
-        maker is not None
-        and (
-            maker == blamed.operation or blamed.operation in frontier.flow.behind([*frontier.operation(maker).results])
-        )
-        for maker in makers
-    )
-
-
-def _makes_a_mask(frontier: Frontier, blamed: Blame) -> bool:
-    """Whether the operation that is blamed says what may be seen: then the mask is not left out, but another one."""
-    results = frontier.operation(blamed.operation).results
-    return bool(results) and all(frontier.recognition.recording.values[value].array.dtype == bool for value in results)

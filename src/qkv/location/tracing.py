@@ -72,8 +72,9 @@ def _by_stage(frontier: Frontier, first: Suspect) -> Blame | None:
         case None:
             return _unexplained(frontier, first)
         case Stage.MASK:
-            number = hidden_too_late(frontier) or laid_out_otherwise(frontier, first.operation)
-            number = counted_as_keys(frontier, first.operation) if number is None else number
+            number = hidden_too_late(frontier)
+            for look in (laid_out_otherwise, counted_as_keys):
+                number = look(frontier, first.operation) if number is None else number
             if number is None and not frontier.masks:
                 return cut_wrongly(frontier)
         case Stage.SCORES:
