@@ -218,6 +218,8 @@ def main() -> None:
                 print(style_name(style), summary(rows_of_style(rows, style)), sep="\n", file=sys.stderr, flush=True)
     print(summary(rows))
     seconds = sorted(row.seconds for row in rows)
+    if not rows:
+        raise SystemExit("no variant of a style has that in its label")
     print(f"seconds a file: median {seconds[len(seconds) // 2]:.2f}, most {seconds[-1]:.2f}")
     if chosen.write:
         TABLE.write_text(f"# Confusion table\n\n{table(rows)}\n\n```\n{summary(rows)}\n```\n")
