@@ -386,6 +386,7 @@ def test_the_quick_probes_are_not_run_twice() -> None:
     assert {"ordinary", "again", "long", "one-token"} <= set(names)
 
 
+@pytest.mark.slow
 def test_only_what_names_its_arguments_so_is_called_a_function_of_query_key_and_value() -> None:
     def area(width: Array, height: Array, depth: Array) -> Array:
         return width * height + depth

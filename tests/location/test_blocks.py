@@ -178,6 +178,7 @@ def test_what_two_lines_do_together_is_said_of_both(
     assert min(blamed.line, blamed.until) <= line <= max(blamed.line, blamed.until)
 
 
+@pytest.mark.slow
 def test_queries_of_a_block_that_are_counted_as_keys_are_blamed_where_they_are(
     judged: Callable[..., Report], changed: Callable[..., tuple[str, int]]
 ) -> None:

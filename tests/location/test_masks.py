@@ -139,7 +139,7 @@ def test_documents_that_are_lost_are_blamed_where_they_are(old, new, changed, ju
     ("source", "line"),
     [
         (LOOPS, "weights = weights * (np.arange(k.shape[2]) <= t)"),
-        (MASKED_BY_A_PRODUCT, "shares = shares * np.tril(np.ones(s.shape[-2:]))"),
+        pytest.param(MASKED_BY_A_PRODUCT, "shares = shares * np.tril(np.ones(s.shape[-2:]))", marks=pytest.mark.slow),
     ],
 )
 def test_weights_that_are_masked_are_blamed_where_they_are(source, line, judged) -> None:

@@ -88,6 +88,7 @@ def test_the_file_with_the_fault_is_blamed_and_mended(tmp_path: Path, changed: s
         assert judge(Request(str(file), {"rope": "halves"}), host).verdict is Verdict.WRONG  # in the same process too
 
 
+@pytest.mark.slow
 def test_a_default_of_a_function_that_only_another_file_calls_is_blamed(tmp_path: Path) -> None:
     file = project(tmp_path, "rope.py", ("base=10000.0", "base=500.0"), package=False)
     line = judged(file, 0.0).line
