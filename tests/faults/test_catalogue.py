@@ -37,6 +37,9 @@ IDENTICAL: Mapping[frozenset[str], str] = {
     ),
     frozenset({"tail-block", "weights-not-loaded"}): "no probe fills the first block, and without it nothing is left",
     frozenset({"fused-qkv-layout", "fused-qkv-sharded"}): "over as many devices as heads, each has its own [q k v]",
+    frozenset({"tail-block", "causal-tiles-skipped"}): (
+        "of queries that fit into one tile, both lose the keys behind the first blocks"
+    ),
     frozenset({"tail-block", "softmax-off-by-one"}): "at odd lengths the last block of two has room for one key more",
     frozenset({"tail-block", "cache-empty-slots"}): "a cache of as many slots as a block has is filled up alike",
     frozenset({"fused-qkv-layout", "key-value-swapped"}): "reading [Q | V | K] is swapping key and value",
