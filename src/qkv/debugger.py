@@ -13,6 +13,7 @@ from qkv.adapters.construction import Construction, Sizes
 from qkv.adapters.dump import is_dump
 from qkv.adapters.messages import DType, Facts, Hosting
 from qkv.adapters.opening import Conventions, as_built, constructions, fitting_constructions, readings
+from qkv.adapters.targets import same_file
 from qkv.adapters.texts import Text, is_notebook, script_of, text_of
 from qkv.adapters.tracebacks import shown
 from qkv.comparison import Expectation
@@ -261,7 +262,7 @@ def _with_line(report: Report, line: SourceLine | str) -> Report:
     if isinstance(line, str):
         return replace(report, line_why=line)
     file = report.candidate.file
-    own = file and Path(file).resolve() == Path(line.file)
+    own = file and same_file(file, line.file)
     return replace(report, line=replace(line, file=file if own else shown(line.file)))
 
 

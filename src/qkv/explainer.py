@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from qkv.adapters.notebooks import cell_of
 from qkv.adapters.recording import Operation, Place, Recording
 from qkv.adapters.shaping.reading import arrays_of, products_of
+from qkv.adapters.targets import same_file
 from qkv.adapters.texts import Text, decoded, is_notebook, script_of, text_of
 from qkv.adapters.tracebacks import is_own, shown
 from qkv.debugger import judge, judge_script
@@ -173,7 +173,7 @@ def _texts(recording: Recording, report: Report) -> list[Text]:
     """The user's files in which operations stand, that of the candidate last; of an installed one that with most."""
     places = (_place(recording, operation) for operation in recording.operations)
     files = Counter(place.file for place in places if place is not None)
-    own = [file for file in files if is_own(file, "")] or [file for file, _ in files.most_common(1)]
+    own = [file for file in files if is_own(file)] or [file for file, _ in files.most_common(1)]
     named = report.candidate.file and str(Path(report.candidate.file).resolve())
     return [text for file in sorted(own, key=lambda file: file == named) if (text := _text_of(Path(file))) is not None]
 
@@ -192,7 +192,7 @@ def _blamed(text: Text, line: SourceLine | None) -> int:
     """The number of the line that a report names; 0 where it names none of this file."""
     for number in range(1, len(text.lines) + 1) if line is not None else ():
         here = source_line(text, number)
-        if line is not None and (here.line, Path(here.file).name) == (line.line, Path(line.file).name):
+        if line is not None and here.line == line.line and same_file(here.file, line.file):
             return number
     return 0
 
@@ -200,7 +200,7 @@ def _blamed(text: Text, line: SourceLine | None) -> int:
 def _shown(text: Text, lines: set[int]) -> list[int]:
     """The lines of the outermost definitions that these lines stand in, empty ones left out."""
     shown: set[int] = set()
-    for node in ast.parse(text.source).body:
+    for node in text.tree.body:
         span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
         if lines & set(span):
             shown |= set(span)

@@ -13,6 +13,7 @@ from qkv.adapters.host import Host
 from qkv.adapters.messages import DType, Hosting
 from qkv.adapters.opening import Conventions
 from qkv.adapters.process import HostProcess
+from qkv.adapters.targets import absolute
 from qkv.errors import SpecError
 from qkv.spec import FIELDS
 
@@ -103,7 +104,7 @@ class Request:
     @property
     def source(self) -> bytes | None:
         """The text to judge the candidate's file by, in place of what it holds; None for what it holds."""
-        return self.instead.get(str(Path(self.file).absolute())) if self.file else None
+        return self.instead.get(absolute(self.file)) if self.file else None
 
     def check_sizes(self) -> None:
         """Nothing.

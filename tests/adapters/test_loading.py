@@ -14,8 +14,9 @@ import pytest
 
 from qkv.adapters.choosing import words_of
 from qkv.adapters.loading import Loaded, load
-from qkv.adapters.targets import split_target
+from qkv.adapters.targets import absolute, split_target
 from qkv.errors import CandidateError
+from qkv.request import Request
 
 Write = Callable[..., str]
 
@@ -487,3 +488,11 @@ def test_a_class_that_can_not_be_called_is_told_what_it_lacks(write: Write) -> N
 
 def test_an_async_function_is_found(write: Write) -> None:
     assert load(write("async def attention(q, k, v): ...\n")).name == "attention"
+
+
+def test_a_text_stands_in_for_a_file_that_is_named_from_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine.py").write_text("def attention(q, k, v):\n    return v\n")
+    request = Request("~/mine.py", instead={absolute("~/mine.py"): b"other"})
+    assert absolute("~/mine.py") == str(tmp_path / "mine.py")
+    assert request.source == b"other"

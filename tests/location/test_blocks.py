@@ -128,6 +128,21 @@ def unexplained(tmp_path: Path) -> Callable[[str], SourceLine | str]:
     return line
 
 
+@pytest.fixture
+def planted(
+    unexplained: Callable[[str], SourceLine | str], changed: Callable[..., tuple[str, int]]
+) -> Callable[[str, str, str], tuple[SourceLine, int]]:
+    """The line that is blamed in a source with one change, and the line that was changed."""
+
+    def lines(source: str, old: str, new: str) -> tuple[SourceLine, int]:
+        faulty, line = changed(source, old, new)
+        blamed = unexplained(faulty)
+        assert isinstance(blamed, SourceLine), blamed
+        return blamed, line
+
+    return lines
+
+
 @pytest.mark.parametrize(
     ("source", "old", "new"),
     [
@@ -144,15 +159,9 @@ def unexplained(tmp_path: Path) -> Callable[[str], SourceLine | str]:
     ],
 )
 def test_a_block_is_known_by_the_tokens_that_it_has(
-    unexplained: Callable[[str], SourceLine | str],
-    changed: Callable[..., tuple[str, int]],
-    source: str,
-    old: str,
-    new: str,
+    planted: Callable[[str, str, str], tuple[SourceLine, int]], source: str, old: str, new: str
 ) -> None:
-    faulty, line = changed(source, old, new)
-    blamed = unexplained(faulty)
-    assert isinstance(blamed, SourceLine), blamed
+    blamed, line = planted(source, old, new)
     assert blamed.line == line
 
 
@@ -165,15 +174,9 @@ def test_a_block_is_known_by_the_tokens_that_it_has(
     ],
 )
 def test_what_two_lines_do_together_is_said_of_both(
-    unexplained: Callable[[str], SourceLine | str],
-    changed: Callable[..., tuple[str, int]],
-    source: str,
-    old: str,
-    new: str,
+    planted: Callable[[str, str, str], tuple[SourceLine, int]], source: str, old: str, new: str
 ) -> None:
-    faulty, line = changed(source, old, new)
-    blamed = unexplained(faulty)
-    assert isinstance(blamed, SourceLine), blamed
+    blamed, line = planted(source, old, new)
     assert blamed.until is not None
     assert min(blamed.line, blamed.until) <= line <= max(blamed.line, blamed.until)
 

@@ -38,6 +38,18 @@ def split_target(target: str) -> tuple[str, str]:
     raise _not_python(path)
 
 
+def absolute(file: str) -> str:
+    """The absolute path of a file as it was named: by this a text stands in for what the file holds."""
+    with contextlib.suppress(RuntimeError):
+        file = str(Path(file).expanduser())
+    return str(Path(file).absolute())
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two names are those of one file, by links too."""
+    return Path(one).resolve() == Path(other).resolve()
+
+
 def _not_python(path: str) -> CandidateError:
     place = Path(path)
     if not path.strip():

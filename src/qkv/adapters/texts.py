@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import decode_source
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,11 @@ class Text:
         """Its lines."""
         return code_lines(self.written)
 
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax, to be read only."""
+        return ast.parse(self.source)
+
     def place(self, line: int) -> str:
         """Where a line stands, in words: ``mine.py:7``, or ``cell 3, line 2``."""
         if not self.cells:
@@ -101,7 +107,7 @@ def script_of(target: Any, data: bytes | None = None) -> Text | None:
         text = text_of(str(Path(target).expanduser()), data)
     except CandidateError:
         return None  # whoever opens it says why
-    return text if is_script(ast.parse(text.source)) else None
+    return text if is_script(text.tree) else None
 
 
 def decoded(source: bytes) -> str:

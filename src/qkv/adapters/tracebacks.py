@@ -103,7 +103,7 @@ def frame_of_qkv(trace: TracebackType | None) -> str:
     return f"{Path(own[-1].filename).relative_to(_QKV).as_posix()}:{own[-1].lineno}" if own else ""
 
 
-def is_own(path: str, file: str) -> bool:
+def is_own(path: str, file: str = "") -> bool:
     """Whether a frame's file is the user's: the candidate's file itself, or none of Python's, a package's or qkv's."""
     if file and path == file:
         return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +27,7 @@ def fixed(report: Report, request: Request, judge: Callable[[Request], Report]) 
         request: what was asked.
         judge: judges the repaired text once more, from the start, in a process of its own.
     """
+    from qkv.adapters.targets import absolute
     from qkv.errors import CandidateError
     from qkv.repair import write
     from qkv.report import Verdict
@@ -38,7 +38,7 @@ def fixed(report: Report, request: Request, judge: Callable[[Request], Report]) 
     if patch is None:
         _say(f"no small edit was found with which {report.candidate.file or 'it'} is right, so nothing was changed")
         return report
-    again = judge(replace(request, instead={str(Path(patch.path).absolute()): patch.edited}, patch_seconds=0.0))
+    again = judge(replace(request, instead={absolute(patch.path): patch.edited}, patch_seconds=0.0))
     if again.verdict is not Verdict.RIGHT:
         _say(f"{patch.path} was left as it is: with the edit it is {again.verdict.value} in a new process")
         return replace(report, patch=None)

@@ -106,7 +106,7 @@ class Frontier:
                 continue
             if all(self.clear(value) for value in self.flow.operands(number)):
                 sight = self.sight_of(operation.results)
-                found.append(Suspect(number, self._weight(operation, sight), sight))
+                found.append(Suspect(number, self._weight(number, sight), sight))
         return self._as_usual(found)
 
     def _as_usual(self, suspects: list[Suspect]) -> list[Suspect]:
@@ -317,18 +317,17 @@ class Frontier:
                 found.add(number)
         return found
 
-    def _weight(self, operation: Operation, sight: Sight | None) -> int:
+    def _weight(self, number: int, sight: Sight | None) -> int:
+        operation = self.operation(number)
         if sight is not None and any(self.recognition.faulty[value] is not None for value in operation.results):
             return CONFIRMED + 2 if sight.stage == self.stage else CONFIRMED
         if sight is not None:
             return 2
-        return 0 if operation.name in ASSEMBLING or self._makes_alike(operation) else 1
+        return 0 if operation.name in ASSEMBLING or self._is_alike(number) else 1
 
     def _is_alike(self, number: int) -> bool:
-        return self._makes_alike(self.operation(number))
-
-    def _makes_alike(self, operation: Operation) -> bool:
         """Whether all that an operation makes is one number again and again: of one key the weight is 1."""
+        operation = self.operation(number)
         arrays = [self.recognition.recording.values[value].array for value in operation.results]
         return all(array.size and (array == array.flat[0]).all() for array in arrays)
 

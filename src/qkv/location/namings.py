@@ -42,9 +42,8 @@ def wrong_name(source: Source, place: Place, odd: str) -> int | None:
         place: where the odd array is used.
         odd: what it is: ``key``.
     """
-    node, function = source.node(place), source.function(place)
-    names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    for name in names:
+    function = source.function(place)
+    for name in source.names_at(place):
         lines = [
             statement.lineno
             for statement in ([] if function is None else ast.walk(function))
@@ -78,9 +77,7 @@ def set_under_another_name(source: Source, place: Place, odd: str) -> int | None
 
 def read_by_another(source: Source, place: Place, odd: str) -> list[str]:
     """The names in an expression that are those of another projected array than the odd one."""
-    node = source.node(place)
-    names = [one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)]
-    return [name for name in names if call_role_of(name) in {*PROJECTED} - {odd}]
+    return [name for name in source.names_at(place) if call_role_of(name) in {*PROJECTED} - {odd}]
 
 
 def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
@@ -92,9 +89,7 @@ def names_it(source: Source, place: Place, odd: str, besides: int) -> bool:
         odd: what it is.
         besides: how often it belongs there.
     """
-    node = source.node(place)
-    names = [] if node is None else [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    return sum(call_role_of(name) == odd for name in names) > besides
+    return sum(call_role_of(name) == odd for name in source.names_at(place)) > besides
 
 
 def handed_as_another(source: Source, place: Place, name: str, odd: str) -> int | None:

@@ -54,6 +54,11 @@ class Source:
                 return node
         return None
 
+    def names_at(self, place: Place) -> list[str]:
+        """The names in the expression at a place, as often as they stand there."""
+        node = self.node(place)
+        return [one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)]
+
     def line_of(self, place: Place, stage: Stage | None) -> int:
         """The line of an expression that does what it does: of its operator, its method, or the keyword of a stage."""
         node = self.node(place)
@@ -87,8 +92,7 @@ class Source:
 
     def loop_around(self, place: Place) -> int | None:
         """The line of the innermost loop around an expression in its function whose variable it is written with."""
-        node, function = self.node(place), self.function(place)
-        names = {one.id for one in ([] if node is None else ast.walk(node)) if isinstance(one, ast.Name)}
+        names, function = {*self.names_at(place)}, self.function(place)
         loops = [
             loop.lineno
             for loop in ([] if function is None else ast.walk(function))

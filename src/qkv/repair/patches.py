@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
+from qkv.adapters.targets import absolute, same_file
 from qkv.adapters.tracebacks import is_own
 from qkv.errors import CandidateError
 from qkv.repair.search import Suspicion, changes, repaired
@@ -37,7 +37,7 @@ def patch_for(
             source = Source.of(file, _numbers(report.spec))
         except (OSError, SyntaxError, ValueError, CandidateError):
             continue
-        path, likely = str(Path(file).absolute()), changes(source.code, _suspicion(report, source))
+        path, likely = absolute(file), changes(source.code, _suspicion(report, source))
 
         def passes(whole: bytes, path: str = path) -> bool:
             return bench.passes({path: whole}) and is_right({path: whole})
@@ -54,7 +54,7 @@ def patch_for(
 def _files(report: Report) -> Iterator[str]:
     """The files that an edit may mend: that with the blamed line, where it is the user's own, and the candidate's."""
     at, own = report.line, report.candidate.file
-    if at is not None and not _same(at.file, own) and is_own(str(Path(at.file).absolute()), ""):
+    if at is not None and not same_file(at.file, own) and is_own(absolute(at.file)):
         yield at.file
     yield own
 
@@ -62,15 +62,11 @@ def _files(report: Report) -> Iterator[str]:
 def _suspicion(report: Report, source: Source) -> Suspicion:
     """What is known of what is wrong in a file; of one that the candidate imports, where the blamed line stands."""
     at, faults = report.line, [fault.id for fault in report.faults]
-    line = at.line if at is not None and _same(at.file, source.file) else None
-    if line is None or _same(source.file, report.candidate.file):
+    line = at.line if at is not None and same_file(at.file, source.file) else None
+    if line is None or same_file(source.file, report.candidate.file):
         return Suspicion(report.candidate.name, faults, line)
     around = [one for one in source.code.tree.body if one.lineno <= line <= (one.end_lineno or one.lineno)]
     return Suspicion(next((str(getattr(one, "name", "")) for one in around), ""), faults, line)
-
-
-def _same(file: str, other: str) -> bool:
-    return Path(file).resolve() == Path(other).resolve()
 
 
 def mends(report: Report) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from qkv.adapters.targets import same_file
 from qkv.adapters.texts import Text, text_of
 from qkv.repair.source import changed
 from qkv.report import Patch, SourceLine
@@ -55,17 +55,17 @@ def line_shown_by(patch: Patch, blamed: SourceLine | None) -> SourceLine | None:
 
 def _is_in(blamed: SourceLine, text: Text, stretches: Sequence[_Stretch]) -> bool:
     """Whether a line that is blamed stands in a statement that changes."""
-    if Path(blamed.file).resolve() != text.path.resolve():
+    if not same_file(blamed.file, text.path):
         return False
-    tree = ast.parse(text.source)
+    tree = text.tree
     return any(one.first <= blamed.line <= one.last for one in (_statement(tree, stretch) for stretch in stretches))
 
 
 def _is_above(blamed: SourceLine, text: Text, changed: _Stretch) -> bool:
     """Whether a line that is blamed stands above a change in the same function."""
-    if Path(blamed.file).resolve() != text.path.resolve():
+    if not same_file(blamed.file, text.path):
         return False
-    functions = [node for node in ast.walk(ast.parse(text.source)) if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(text.tree) if isinstance(node, ast.FunctionDef)]
     around = [
         max((one.lineno for one in functions if one.lineno < line <= (one.end_lineno or 0)), default=0)
         for line in (blamed.line, changed.first)

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Literal
 
+from qkv.adapters.targets import same_file
 from qkv.report.document import NamedFault, Report, Verdict
 from qkv.report.places import disagreement
 
@@ -119,7 +120,7 @@ def failed_at(report: Report) -> int:
     """The innermost line of the candidate's file that the traceback or the reason speaks of; 0 for none."""
     file = Path(report.candidate.file)
     said = re.findall(rf"\b{re.escape(file.name)}:(\d+)", report.why) if file.name else []
-    said += [line for name, line in _FRAME.findall(report.detail) if Path(name).resolve() == file.resolve()]
+    said += [line for name, line in _FRAME.findall(report.detail) if same_file(name, file)]
     return int(said[-1]) if said and report.verdict is Verdict.FAILED else 0
 
 

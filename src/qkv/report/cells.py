@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from qkv.adapters.notebooks import cell_of
+from qkv.adapters.targets import same_file
 from qkv.adapters.texts import Text
 from qkv.report.document import Report, SourceLine
 
@@ -13,7 +13,7 @@ from qkv.report.document import Report, SourceLine
 def in_cells(report: Report, text: Text) -> Report:
     """The report on something in a notebook, with cells for lines of the joint source."""
     line = report.line
-    if line is not None and Path(line.file).resolve() == text.path.resolve():
+    if line is not None and same_file(line.file, text.path):
         until = None if line.until is None else source_line(text, line.until)
         line = replace(source_line(text, line.line), note=line.note, confirmed=line.confirmed)
         if until is not None and until.file == line.file:  # the other end may stand in another cell

@@ -38,7 +38,7 @@ def idle_masks(
         assumptions: takes up what was taken for granted.
         unequal: comparisons of its own that come out false: a mix without the mask may be held against one with it.
     """
-    read = read_names(ast.parse(text.source))
+    read = read_names(text.tree)
     for name, value in _unread(reading, text, read):
         mask = reading.array(value)
         bare = (replace(mix, last=True) for mix in mixes if mix.visible is None and mix.softmax is not None)
@@ -116,8 +116,8 @@ def applied(mix: Mix, value: int, name: str, text: Text) -> Written:
     rows, scores = name, mix.weights.array.shape
     if mask.shape[-1] == mask.shape[-2] > scores[-1]:
         rows = f"{name}[..., :{scores[-2]}, :{scores[-1]}]"
-    elif mask.ndim == 2 and mask.shape[-2] != mix.weights.array.shape[-2]:  # of sequences and their keys
-        rows = f"{name}[{', '.join([':', *['None'] * (mix.weights.array.ndim - 2), ':'])}]"
+    elif mask.ndim == 2 and mask.shape[-2] != scores[-2]:  # of sequences and their keys
+        rows = f"{name}[{', '.join([':', *['None'] * (len(scores) - 2), ':'])}]"
     hidden = where_hidden(mix, value, rows, seen_through(mask)) or rows
     written = remade(mix, mix.softmax or mix.context, lambda scores: hiding(mix, scores, hidden))
     held = {binding.function for binding in reading.run.bound if binding.value == value and binding.name == name}
@@ -135,7 +135,7 @@ def _argument(text: Text, call: str) -> str:
         made = ast.parse(call, mode="eval").body
     except SyntaxError:  # lines with comments between them are one line here
         return ""
-    for node in ast.walk(ast.parse(text.source)):
+    for node in ast.walk(text.tree):
         if isinstance(node, ast.FunctionDef) and node.name == called(made) and isinstance(made, ast.Call):
             given = [argument.arg for argument in node.args.args[: len(made.args)]]
             given += [keyword.arg or "" for keyword in made.keywords]
@@ -163,7 +163,7 @@ def not_applied(mix: Mix, said: str, written: Written, visible: Array, assumptio
 
 def _uncalled(text: Text, read: set[str]) -> Iterator[str]:
     """The functions that make a causal mask by their names, and that nothing calls."""
-    for node in ast.walk(ast.parse(text.source)):
+    for node in ast.walk(text.tree):
         if isinstance(node, ast.FunctionDef) and node.name not in read:
             words = set(naming.words(node.name))
             if "mask" in words and (naming.causal_word(node.name) or words & {"subsequent", "future", "tril", "triu"}):

@@ -53,9 +53,8 @@ def _makes(reading: Reading, number: int, step: Known) -> bool:
 
 def spares(text: Text, used: str) -> list[str]:
     """The variables that are read nowhere, and were made as one that is: by the same words, or in one statement."""
-    tree = ast.parse(text.source)
-    read, made = read_names(tree), dict[str, list[str]]()
-    for node in ast.walk(tree):
+    read, made = read_names(text.tree), dict[str, list[str]]()
+    for node in ast.walk(text.tree):
         if isinstance(node, ast.Assign):
             targets = [one for target in node.targets for one in getattr(target, "elts", [target])]
             made.setdefault(ast.unparse(node.value), []).extend(filter(None, map(dotted, targets)))

@@ -56,7 +56,7 @@ class Places:
         """Whether code of this file is the user's, rather than a library's or qkv's."""
         known = self._users.get(file)
         if known is None:
-            known = file in self._files or file.startswith(self._packages) or is_own(file, "")
+            known = file in self._files or file.startswith(self._packages) or is_own(file)
             self._users[file] = known
         return known
 
